@@ -281,7 +281,7 @@ class Hipq:
 
     def job(self, job_id: int) -> Job[Any]:
         """A job by its id, live or final."""
-        return Job(self.jobs.row(job_id))
+        return Job(self.jobs.row(job_id), look=self.jobs)
 
     ajob = awaitable(job)
 

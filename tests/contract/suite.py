@@ -25,6 +25,7 @@ from tests.contract.leases import TestLeases, TestOrphans, TestOwned
 from tests.contract.looking import TestDepth, TestFind, TestGet, TestNow, TestOverdue, TestPeek, TestPrune
 from tests.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
 from tests.contract.payloads import TestLargePayloads
+from tests.contract.progress import TestProgress
 from tests.contract.registry import TestDroppedQueues, TestQueues, shop
 from tests.contract.rules import TestRules
 from tests.contract.schema import TestChecks, TestMigrations
@@ -68,6 +69,7 @@ __all__ = [
     "TestPages",
     "TestPeek",
     "TestProcesses",
+    "TestProgress",
     "TestPrune",
     "TestQueues",
     "TestRefusals",

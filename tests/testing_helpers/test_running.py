@@ -471,3 +471,22 @@ def test_an_open_transaction_is_one_sentence_and_no_endless_wait(app: Hipq) -> N
         mine.rollback()
         shop.run_until_idle()
         shop.assert_ok(later)
+
+
+def test_what_handlers_say_of_their_progress_is_seen(app: Hipq, db: str) -> None:
+    orders = app.queue("orders")
+
+    @orders.job(run_timeout=60)
+    def pack(job: Job[float]) -> Wait | None:
+        job.progress(0.1)
+        job.heartbeat()
+        job.progress(job.data, "packed")
+        return Wait() if job.data < 1 else None
+
+    quiet = orders.job("quiet")(lambda _: None)
+    with harness(app, db=db) as shop:
+        waits, ends = pack.enqueue(0.5), pack.enqueue(1)
+        quiet.enqueue()
+        assert [run.progress for run in shop.run_until_idle()] == [0.5, 1, None]
+        assert (shop.job(waits).progress.message, shop.job(waits).progress.at) == ("packed", shop.now)
+        assert shop.job(ends).progress.fraction is None

@@ -19,11 +19,13 @@ from msgspec.structs import replace
 from hipq.errors import HipqError
 from hipq.executors.current import Inside
 from hipq.executors.execution import Execution
+from hipq.executors.telling import Telling, hear
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
 from hipq.job.fault import Fault, FaultKind, clean, crash
 from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
+from hipq.job.progress import Reported
 from hipq.job.retries import NotRegistered, RetryHandler
 from hipq.job.run_result import (
     CancelHandled,
@@ -63,6 +65,10 @@ class _Request(msgspec.Struct, array_like=True, frozen=True):
     now: int
     under: str = ""
     """The traceparent of the span that the job runs under."""
+
+
+_Reply = tuple[RunResult, list[New], Reported | None]
+"""How a job ended in a child process: its result, the jobs it added, and how far it said that it has come."""
 
 
 class Around(Protocol):
@@ -140,16 +146,17 @@ class Launcher:
                 result = await in_thread(partial(self._decided, execution, result))
             self._end(execution, result)
 
-    def run_in_child(self, execution: Execution, exchange: Callable[[bytes], bytes]) -> None:
-        """A handler in another process; `exchange` sends it there and brings back how it ended."""
+    def run_in_child(self, execution: Execution, exchange: Callable[[bytes, Callable[[bytes], None]], bytes]) -> None:
+        """A handler in another process; `exchange` sends it there and brings back how it ended, and meanwhile what it
+        says."""
         with self._around(execution):
             execution.run.started = self._steady()
             if not execution.only_decides and self._shut(execution):
                 return
             now = execution.row.update_time + self._steady() - execution.launched  # since its claim
             request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
-            reply = exchange(msgspec.json.encode(request))
-            result, execution.run.children = msgspec.json.decode(reply, type=tuple[RunResult, list[New]])
+            reply = exchange(msgspec.json.encode(request), lambda told: hear(told, execution.run))
+            result, execution.run.children, execution.run.reported = msgspec.json.decode(reply, type=_Reply)
             self._end(execution, result)
 
     def finish(self, execution: Execution, result: RunResult) -> None:
@@ -163,7 +170,13 @@ class Launcher:
         handler is asked later, in another process: that handler may be what killed this one."""
         self._end(execution, Crashed(crash(str(error)), own=own))
 
-    def serve(self, request: bytes, is_told: Callable[[], bool], spec_of: Callable[[str, str], Spec]) -> bytes:
+    def serve(
+        self,
+        request: bytes,
+        is_told: Callable[[], bool],
+        send: Callable[[bytes], None],
+        spec_of: Callable[[str, str], Spec],
+    ) -> bytes:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
         here too: it may be what kills the process. The time is the parent's: to ask for it, a child would have to
         connect to the database first, and that is none of what its code may take."""
@@ -172,6 +185,7 @@ class Launcher:
         around = partial(self._around, under=sent.under)
         here = Launcher(lambda: sent.now + self._steady() - began, self._steady, self._chain, around)
         execution = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
+        telling = Telling(execution.run, send)
         with _told_by_signal(execution, is_told):
             if is_told():  # before there was anybody to hear the signal
                 execution.abandon()
@@ -181,9 +195,11 @@ class Launcher:
                 asyncio.run(here.run_async(execution, in_child=True))
             else:
                 here.run(execution, in_child=True)
+        telling.end()
+        run = execution.run
         if execution.abandoned:
-            execution.run.result = GivenBack("it was told to stop", started=True)
-        return msgspec.json.encode((execution.run.result, execution.run.children))
+            run.result = GivenBack("it was told to stop", started=True)
+        return msgspec.json.encode((run.result, run.children, run.reported))
 
     def _shut(self, execution: Execution) -> bool:
         """The job's window closed while the job waited for a free hand: it does not start. (Answers are looked at.)"""

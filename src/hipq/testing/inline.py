@@ -34,6 +34,8 @@ class Ran(NamedTuple):
     attempt: int
     error: BaseException | None = None
     """What it raised, other than Failed and Retry."""
+    progress: float | None = None
+    """How far it said last that the job had come."""
 
 
 class InlineLauncher(Launcher):
