@@ -18,12 +18,13 @@ from hipq.in_thread import awaitable, in_thread
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
 from hipq.job.event_names import JobEvent
+from hipq.job.middleware import Middleware, Middlewares
 from hipq.job.model import New, blank
 from hipq.job.names import TableNaming, default_table_naming
 from hipq.job.order import Aged
 from hipq.job.order import order as _order
-from hipq.job.retries import RESERVED, RetryHandler
-from hipq.job.spec import retry_handler, takes
+from hipq.job.retries import RetryHandler
+from hipq.job.spec import registering, takes
 from hipq.job.view import Job
 from hipq.job.when import seconds
 from hipq.job.why import Why
@@ -75,6 +76,7 @@ class Hipq:
         self.streams = Streams(self)
         self.strategies: dict[str, RetryHandler] = {}
         """The retry strategies that `retry_strategy` registered."""
+        self.middlewares = Middlewares()
         self.traces: Traces | None = None
         """What traces the jobs of this instance: see `hipq.observe.traces`."""
         naming = table_naming or default_table_naming
@@ -128,17 +130,12 @@ class Hipq:
         """Decorator: this function decides what becomes of failed jobs that were added with `retry=name`. It gets a
         copy of the job, and the fault, as a retry handler does. A job stores the name: a worker in which no function is
         registered under it leaves the job, once that has failed, to a worker in which one is."""
-        if names.strategy(name) in RESERVED:
-            raise Invalid(f"{name} is the name of a ready-made retry strategy: choose another")
+        return registering(self.strategies, name)
 
-        def register(handler: RetryHandler) -> RetryHandler:
-            retry_handler(handler, "a retry strategy")
-            if name in self.strategies:
-                raise Invalid(f"a retry strategy is registered under the name {name} already")
-            self.strategies[name] = handler
-            return handler
-
-        return register
+    def use(self, middleware: Middleware) -> None:
+        """Let this run around all jobs of the app, before the app works: around their adding, their handlers, answer
+        handlers and retry handlers. The first one used is the outermost."""
+        self.middlewares.use(middleware)
 
     def listen(self, url: str, *, to: tuple[str, str] | JobType, **reading: Unpack[Reading]) -> None:
         """Answers to the jobs of this type come as messages on this stream. Workers listen to it while they run, as

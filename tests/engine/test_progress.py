@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hipq import Answer, Hipq, Invalid, Job, Progress, Queue, Wait, fixed
+from hipq.engine.launch import Launcher
 from hipq.engine.loop import Engine
 from hipq.errors import StoreBusy
 from hipq.executors.execution import Run as Said
 from hipq.executors.telling import PAUSE, Telling, hear
 from hipq.job.progress import Report, Reported
 from hipq.job.when import to_datetime
+from hipq.stores.claims import Claim
 from hipq.testing.clock import HandClock
 from tests.engine.working import one_store, real_time, until, working
 
@@ -292,27 +295,23 @@ def test_it_is_deleted_some_time_after_the_end(app: Hipq, queue: Queue, clock: H
     assert app.store.progress(job_id, 1) is None
 
 
-@real_time
 @one_store
-def test_what_a_child_said_of_one_job_is_not_taken_for_another(app: Hipq, queue: Queue) -> None:
-    @queue.job(process=True)
-    def talk(job: Job[Any]) -> int:
+def test_what_a_child_says_of_a_job_is_over_with_its_reply(app: Hipq, queue: Queue) -> None:
+    @queue.job
+    def work(job: Job[Any]) -> None:
         for n in range(10):
             job.progress(n / 10)
-        return os.getpid()
 
-    @queue.job(process=True)
-    def listen(_: Job[Any]) -> Wait:
-        time.sleep(3 * PAUSE)  # so long a thread that talk left behind would have to say the rest
-        return Wait()
-
-    told: list[int] = []
-    app.events.subscribe(lambda event: told.append(event.job.id if event.job else 0), "progress reported")
-    talk.enqueue()
-    quiet = listen.enqueue()
-    app.run(until_empty=True, concurrency=1)
-    assert quiet.progress.fraction is None
-    assert quiet not in told
+    work.enqueue()
+    claims = [Claim(queue.number, ("work",), 1)]
+    (row,) = app.store.turn(app.store.take_lease(60, "by hand"), [], claims, app.store.now()).won
+    launcher = Launcher(app.store.now, app.database.steady, lambda _: queue.chained)
+    sent: list[bytes] = []
+    request, before = msgspec.json.encode(("orders", row, None, 10**15)), set(threading.enumerate())
+    reply = launcher.serve(request, lambda: False, sent.append, lambda _, __: work.spec)
+    left = [one for one in set(threading.enumerate()) - before if isinstance(one, threading.Timer)]
+    assert all(one.finished.is_set() for one in left)
+    assert msgspec.json.decode(reply)[2] == [0.9, "", 0]
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

@@ -65,9 +65,10 @@ class HipqBackend(TaskBackend):
         at = None if task.run_after is None else moment_of(task.run_after)
         with self._client() as app:
             job_type = self._queue(app, task.queue_name)._type(TYPE)
+            priority, timeout = MIDDLE - int(task.priority), self._options.timeout
+            wanted = job_type._wanted(data, key, {"at": at, "priority": priority, "timeout": timeout})
             with app.adding(job_type, key) as adding:
-                priority, timeout = MIDDLE - int(task.priority), self._options.timeout
-                new = job_type._new(data, key, {"at": at, "priority": priority, "timeout": timeout}, adding.trace)
+                new = job_type._new(*wanted, adding.trace)
                 stored = app.store.enqueue([new], all_or_nothing=True)
                 adding.added(stored)
             app.added([new], stored)

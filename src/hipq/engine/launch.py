@@ -7,9 +7,8 @@ handler and the cancel handler.
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,10 +18,11 @@ from msgspec.structs import replace
 from hipq.errors import HipqError
 from hipq.executors.current import Inside
 from hipq.executors.execution import Execution
-from hipq.executors.telling import Telling, hear
+from hipq.executors.telling import Telling, hear, told_by_signal
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
 from hipq.job.fault import Fault, FaultKind, clean, crash
+from hipq.job.middleware import Step, call
 from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
 from hipq.job.progress import Reported
@@ -186,7 +186,7 @@ class Launcher:
         here = Launcher(lambda: sent.now + self._steady() - began, self._steady, self._chain, around)
         execution = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
         telling = Telling(execution.run, send)
-        with _told_by_signal(execution, is_told):
+        with told_by_signal(execution, is_told):
             if is_told():  # before there was anybody to hear the signal
                 execution.abandon()
             elif execution.is_async and not execution.only_decides:
@@ -215,14 +215,16 @@ class Launcher:
 
     def _called(self, execution: Execution) -> Any:
         """What the code of this phase returns. Without such code, what the phase comes to."""
-        code, answer = execution.code, execution.answer
+        code, answer, middlewares = execution.code, execution.answer, execution.spec.middlewares
         if execution.row.phase != states.ANSWERED:
-            return code(self._job(execution)) if code else None
+            return _inside(middlewares.run, execution, code, self._job(execution)) if code else None
         if answer is None:
             return Progress()  # it is not in the inbox any more: the job waits for another
         if answer.error:
             return Errored(fault_of(answer))
-        return code(self._job(execution), Answer(answer)) if code else Succeeded(answer.data)
+        if code is None:
+            return Succeeded(answer.data)
+        return _inside(middlewares.answer, execution, code, self._job(execution), Answer(answer))
 
     def _job(self, execution: Execution) -> Job[Any]:
         job: Job[Any] = Job(execution.row, execution.spec, partial(self._add, execution), execution)
@@ -256,7 +258,8 @@ class Launcher:
             if retry is None:
                 pause = AGAIN_AFTER if result.exitcode < 200 else _crash_pause(copy, fault)
                 return Decided(fault, result.exitcode, Rerun(fault, delay=pause) if pause else None)
-            verdict = retry(job, fault)
+            around = spec.middlewares.retry
+            verdict = call(around, False, retry, job, fault, ends=False) if around else retry(job, fault)
             _end_forked(here, verdict)
             return _judgement(verdict, result, edits_of(job), spec)
         except NotRegistered as name:
@@ -272,6 +275,11 @@ class Launcher:
         return execution.spec.retry_of(execution.row)
 
 
+def _inside(steps: tuple[Step, ...], execution: Execution, code: Callable[..., Any], *given: Any) -> Any:
+    """What the code of this phase returns, inside the middlewares that want to be around it."""
+    return call(steps, execution.is_async, code, *given) if steps else code(*given)
+
+
 def _end_forked(here: int, value: object) -> None:
     """A process that a job's code forked, and in which that code has come to its end, ends here: the job, the engine's
     threads and its database are the business of the process that it was forked from."""
@@ -282,29 +290,6 @@ def _end_forked(here: int, value: object) -> None:
 
         traceback.print_exception(value)
     os._exit(1 if isinstance(value, BaseException) else 0)
-
-
-@contextmanager
-def _told_by_signal(execution: Execution, is_told: Callable[[], bool]) -> Iterator[None]:
-    """In a child: a SIGTERM of the engine says that nobody waits for this handler any more. It is told by an exception,
-    so that it can tidy up; and if it takes no notice, its process is killed a while later. Others send that signal too,
-    as a service manager does to all processes of a service: then the engine decides when this one ends."""
-    inside = True
-
-    def told(_number: int, _frame: object) -> None:
-        if inside and not execution.abandoned and is_told():
-            execution.abandon()
-            raise SystemExit("told to stop: its job was cancelled")
-
-    before = signal.signal(signal.SIGTERM, told)
-    try:
-        yield
-    except BaseException:
-        if not execution.abandoned:
-            raise
-    finally:
-        inside = False
-        signal.signal(signal.SIGTERM, before)
 
 
 def _result(execution: Execution, value: Any) -> RunResult:

@@ -1,16 +1,19 @@
-"""What a child process tells the engine's process while its handler runs: that it is alive, and how far it has come."""
+"""What a child process and the engine's tell each other while a handler runs in the child: that it is alive, and how
+far it has come; and that nobody waits for it any more."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from hipq.executors.execution import Run
+from hipq.executors.execution import Execution, Run
 from hipq.job.progress import Reported
 
 PAUSE: Final = 0.1
@@ -70,3 +73,26 @@ def hear(told: bytes, run: Run) -> None:
     """In the engine's process: what the child has told."""
     beat, run.reported = msgspec.json.decode(told, type=_Told)
     run.beat = run.beat or beat
+
+
+@contextmanager
+def told_by_signal(execution: Execution, is_told: Callable[[], bool]) -> Iterator[None]:
+    """In a child: a SIGTERM of the engine says that nobody waits for this handler any more. It is told by an exception,
+    so that it can tidy up; and if it takes no notice, its process is killed a while later. Others send that signal too,
+    as a service manager does to all processes of a service: then the engine decides when this one ends."""
+    inside = True
+
+    def told(_number: int, _frame: object) -> None:
+        if inside and not execution.abandoned and is_told():
+            execution.abandon()
+            raise SystemExit("told to stop: its job was cancelled")
+
+    before = signal.signal(signal.SIGTERM, told)
+    try:
+        yield
+    except BaseException:
+        if not execution.abandoned:
+            raise
+    finally:
+        inside = False
+        signal.signal(signal.SIGTERM, before)
