@@ -55,6 +55,8 @@ class TestProgress:
         store.report([replace(report(row, 0.1), attempt=row.attempt + 1)], NOW)
         assert store.progress(row.id, row.attempt + 1) == Reported(0.1, "", NOW)
         assert store.progress(row.id, row.attempt) is None
+        assert store.report([report(row, 0.9)], NOW) == set()
+        assert store.progress(row.id, row.attempt + 1) == Reported(0.1, "", NOW)
 
     def test_jobs_of_several_queues_at_once(
         self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
