@@ -17,6 +17,7 @@ from hipq.errors import (
 )
 from hipq.job.answer import Answer, Answered
 from hipq.job.fault import Fault
+from hipq.job.middleware import Middleware
 from hipq.job.order import aged
 from hipq.job.outcome import Failed, Ok, Progress, Retry, ServiceError, Wait
 from hipq.job.retries import backoff, fixed, schedule
@@ -34,8 +35,8 @@ from hipq.queue import Queue
 
 __all__ = [
     "Answer", "Answered", "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job",
-    "JobFailed", "JobId", "JobType", "NameClash", "NotFound", "Ok", "Progress", "Queue", "Retry", "SchemaError",
-    "ServiceError", "StoreBroken", "StoreError", "StoreUnavailable", "Wait", "Why", "admit", "aged", "backoff",
-    "callbacks", "defer", "fixed", "limit", "per_lane", "rate", "reject", "schedule", "share", "window",
+    "JobFailed", "JobId", "JobType", "Middleware", "NameClash", "NotFound", "Ok", "Progress", "Queue", "Retry",
+    "SchemaError", "ServiceError", "StoreBroken", "StoreError", "StoreUnavailable", "Wait", "Why", "admit", "aged",
+    "backoff", "callbacks", "defer", "fixed", "limit", "per_lane", "rate", "reject", "schedule", "share", "window",
 ]  # fmt: skip
 __version__ = "0.1.0"

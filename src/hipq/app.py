@@ -12,18 +12,18 @@ from hipq.database import Database
 from hipq.declared import DeclaredQueues
 from hipq.engine.accept import LaneBy
 from hipq.engine.timetable import LEASE, POLL
-from hipq.errors import Invalid
 from hipq.events import Events
 from hipq.in_thread import awaitable, in_thread
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
 from hipq.job.event_names import JobEvent
+from hipq.job.middleware import Middleware, Middlewares
 from hipq.job.model import New, blank
 from hipq.job.names import TableNaming, default_table_naming
 from hipq.job.order import Aged
 from hipq.job.order import order as _order
-from hipq.job.retries import RESERVED, RetryHandler
-from hipq.job.spec import retry_handler, takes
+from hipq.job.retries import RetryHandler
+from hipq.job.spec import registering, takes
 from hipq.job.view import Job
 from hipq.job.when import seconds
 from hipq.job.why import Why
@@ -76,6 +76,7 @@ class Hipq:
         self.streams = Streams(self)
         self.strategies: dict[str, RetryHandler] = {}
         """The retry strategies that `retry_strategy` registered."""
+        self.middlewares = Middlewares()
         self.traces: Traces | None = None
         """What traces the jobs of this instance: see `hipq.observe.traces`."""
         naming = table_naming or default_table_naming
@@ -126,17 +127,12 @@ class Hipq:
         """Decorator: this function decides what becomes of failed jobs that were added with `retry=name`. It gets a
         copy of the job, and the fault, as a retry handler does. A job stores the name: a worker in which no function is
         registered under it leaves the job, once that has failed, to a worker in which one is."""
-        if names.strategy(name) in RESERVED:
-            raise Invalid(f"{name} is the name of a ready-made retry strategy: choose another")
+        return registering(self.strategies, name)
 
-        def register(handler: RetryHandler) -> RetryHandler:
-            retry_handler(handler, "a retry strategy")
-            if name in self.strategies:
-                raise Invalid(f"a retry strategy is registered under the name {name} already")
-            self.strategies[name] = handler
-            return handler
-
-        return register
+    def use(self, middleware: Middleware) -> None:
+        """Let this run around all jobs of the app, before the app works: around their adding, their handlers, answer
+        handlers and retry handlers. The first one used is the outermost."""
+        self.middlewares.use(middleware)
 
     def listen(self, url: str, *, to: tuple[str, str] | JobType, secret: str = "", **reading: Unpack[Reading]) -> None:
         """Answers to the jobs of this type come as messages on this stream, to which workers listen while they run, as
@@ -285,7 +281,7 @@ class Hipq:
 
     def job(self, job_id: int) -> Job[Any]:
         """A job by its id, live or final."""
-        return Job(self.jobs.row(job_id))
+        return Job(self.jobs.row(job_id), look=self.jobs)
 
     ajob = awaitable(job)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from hipq.job.cron import cron
 from hipq.job.event_names import EngineEvent
 from hipq.job.meta import to_show
 from hipq.job.model import New
-from hipq.job.options import TickOptions, checked
+from hipq.job.options import JobOptions, TickOptions, checked
 from hipq.job.outcome import UNSET
 from hipq.job.schedule import NOTHING, OPTIONS, Definition, Schedule, ScheduleChange, Settings
 from hipq.job.units import number
@@ -225,10 +225,14 @@ def settings_of(
 
 
 def job_of(queue: Queue, schedule: Schedule, tick: int) -> New:
-    """The job of a tick."""
+    """The job of a tick. What middlewares change of its options counts more than what the schedule says."""
     app, spec, settings = queue.app, queue.spec(schedule.job_type), schedule.definition.in_force
-    wanted = replace(checked(spec, {}), at=tick, **settings.options)
-    new = accept(queue, spec, wanted, spec.load(settings.data or "null"), app.store.now(), schedule.key(tick))
+    data, key, said = spec.load(settings.data or "null"), schedule.key(tick), _options(settings)
+    data, _, wanted = app.middlewares.enqueue(queue.name, schedule.job_type, data, key, cast(JobOptions, said))
+    changed = {name: value for name, value in wanted.items() if name not in said or value is not said[name]}
+    own = {name: value for name, value in settings.options.items() if name.replace("meta", "retry") not in changed}
+    whole = replace(checked(spec, cast(TickOptions, changed)), **own, at=tick)
+    new = accept(queue, spec, whole, data, app.store.now(), key)
     return app.traces.promised(new) if app.traces else new
 
 

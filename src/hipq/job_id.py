@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from hipq.in_thread import awaitable
+from hipq.job.progress import JobProgress
 from hipq.job.typevars import R
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class JobId(int, Generic[R]):
     def status(self) -> str:
         """The state of the job at this moment: initial, running, error, retry or final."""
         return self._app.job(self).state
+
+    @property
+    def progress(self) -> JobProgress:
+        """How far the job has come, as its handler says; see `Job.progress`."""
+        return self._app.job(self).progress
 
     def result(self, timeout: float | timedelta | None = None) -> R:
         """The result of the job, once it has ended; see `Hipq.result`."""

@@ -124,6 +124,7 @@ class JobType(Generic[T, R]):
             timeout=timeout, lane=lane,
         )  # fmt: skip
         app = self.queue.app
+        data, key, options = self._wanted(data, key, options)
         with self.adding(key) as adding:
             new = self._new(data, key, options, adding.trace)
             stored = app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
@@ -152,9 +153,9 @@ class JobType(Generic[T, R]):
             retry, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
             timeout=timeout, lane=lane,
         )  # fmt: skip
-        app = self.queue.app
+        app, make = self.queue.app, self._many(data, keys, options)
         with self.adding() as adding:
-            news = self._many(data, keys, options, adding.trace)
+            news = make(adding.trace)
             stored = app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
             app.added(news, stored)
@@ -175,6 +176,7 @@ class JobType(Generic[T, R]):
         if conn is not None:
             return await _lent(conn, partial(self.enqueue, data, key=key, on_duplicate=on_duplicate, **options))
         app = self.queue.app
+        data, key, options = self._wanted(data, key, options)
         with self.adding(key) as adding:
             stored = await app.database.coalescer.enqueue(
                 lambda: [self._new(data, key, options, adding.trace)], raises(on_duplicate)
@@ -194,11 +196,9 @@ class JobType(Generic[T, R]):
     ) -> list[JobId[R]]:
         if conn is not None:
             return await _lent(conn, partial(self.enqueue_many, data, keys=keys, on_duplicate=on_duplicate, **options))
-        items, app = list(data), self.queue.app
+        app, make = self.queue.app, self._many(data, keys, options)
         with self.adding() as adding:
-            stored = await app.database.coalescer.enqueue(
-                lambda: self._many(items, keys, options, adding.trace), raises(on_duplicate)
-            )
+            stored = await app.database.coalescer.enqueue(lambda: make(adding.trace), raises(on_duplicate))
             adding.added(stored)
             return [JobId.of(app, one.id) for one in stored]
 
@@ -229,17 +229,29 @@ class JobType(Generic[T, R]):
         traces = self.queue.app.traces
         return UNTRACED if traces is None else traces.adding(self.queue.name, self.name, key)
 
+    def _wanted(self, data: Any, key: str | None, options: JobOptions) -> tuple[Any, str | None, JobOptions]:
+        """What the middlewares make of a job: here and now, for they may go by what is true for the caller only."""
+        return self.queue.app.middlewares.enqueue(self.queue.name, self.name, data, key, options)
+
     def _new(self, data: Any, key: str | None, options: JobOptions, trace: str = "") -> New:
         wanted = checked(self.spec, options, trace)
         return accept(self.queue, self.spec, wanted, data, self.queue.app.store.now(), key)
 
-    def _many(self, data: Iterable[Any], keys: Sequence[str] | None, options: JobOptions, trace: str) -> list[New]:
-        wanted = checked(self.spec, options, trace, keys="keys")
-        items, now = list(data), self.queue.app.store.now()
+    def _many(self, data: Iterable[Any], keys: Sequence[str] | None, options: JobOptions) -> Callable[[str], list[New]]:
+        """What makes jobs of these, perhaps in another thread; what middlewares make of them is made now."""
+        items = list(data)
         if keys is not None and len(keys) != len(items):
             raise Invalid(f"{len(items)} jobs and {len(keys)} keys: give each job one key, or none at all")
-        every = keys if keys is not None else repeat(None)
-        return [accept(self.queue, self.spec, wanted, item, now, key) for item, key in zip(items, every, strict=False)]
+        pairs = zip(items, keys if keys is not None else repeat(None), strict=False)
+        if self.queue.app.middlewares.see_jobs_added:
+            every = [self._wanted(item, key, options) for item, key in pairs]
+            return lambda trace: [self._new(*one, trace) for one in every]
+
+        def make(trace: str) -> list[New]:
+            wanted, now = checked(self.spec, options, trace, keys="keys"), self.queue.app.store.now()
+            return [accept(self.queue, self.spec, wanted, item, now, key) for item, key in pairs]
+
+        return make
 
     def __repr__(self) -> str:
         return f"<JobType {self.queue.name}.{self.name}>"

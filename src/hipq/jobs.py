@@ -13,9 +13,10 @@ from hipq.errors import Invalid, NotFound, shown
 from hipq.in_thread import awaitable
 from hipq.job import names
 from hipq.job.event_names import JobEvent
-from hipq.job.model import Row, queue_of
+from hipq.job.model import Brief, Row, queue_of
 from hipq.job.names import whole
-from hipq.job.states import CODES, PHASES, TRANSITIONS
+from hipq.job.progress import Reported
+from hipq.job.states import CODES, FINAL, PHASES, TRANSITIONS
 from hipq.job.view import Job
 from hipq.job.when import later, moment, seconds
 from hipq.job.why import Why
@@ -106,7 +107,7 @@ class Jobs:
     alist = awaitable(__call__)
 
     def find(self, wanted: Filter) -> list[Job[Any]]:
-        return [Job(row, look=self.row) for row in self._app.store.find(wanted, brief=True)]
+        return [Job(row, look=self) for row in self._app.store.find(wanted, brief=True)]
 
     def count(self, queue: str, *, most: int = 10_000, live: bool | None = None, **wanted: Unpack[JobFilters]) -> int:
         """The number of jobs that `app.jobs` would find; counting stops at `most`. `live`: only jobs that are not
@@ -124,6 +125,10 @@ class Jobs:
             if row is not None:
                 return row
         raise NotFound(f"there is no job {job_id} in {self._app.name}")
+
+    def progress(self, row: Brief) -> Reported | None:
+        """What a handler of this job has said of its progress: nothing, if the job has ended."""
+        return None if row.state == FINAL else self._app.store.progress(row.id, row.attempt)
 
     def result(self, row: Row) -> Any:
         """The result in the row of a job that succeeded, by the type that its handler's annotation gives it."""

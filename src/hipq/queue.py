@@ -235,6 +235,7 @@ class Queue:
                 name,
                 self.name,
                 callback=lambda row, valid: app.signer.url(app.callback_url, row, valid),
+                middlewares=app.middlewares,
                 strategies=app.strategies,
             )
             self._types[name] = JobType(self, self._specs[name])
@@ -244,7 +245,8 @@ class Queue:
         """What `job.enqueue` inside a handler asks for: a job of another type object, or of a name in this queue."""
         target = job_type if isinstance(job_type, JobType) else self.job_type(job_type)
         own = JobOptions(**{name: value for name, value in options.items() if name != "key"})  # type: ignore[typeddict-item]
-        return target._new(data, options.get("key"), own, self.app.traces.current() if self.app.traces else "")
+        wanted = target._wanted(data, options.get("key"), own)
+        return target._new(*wanted, self.app.traces.current() if self.app.traces else "")
 
     def spec(self, job_type: str) -> Spec:
         if self.find_type is not None and job_type not in self._specs:

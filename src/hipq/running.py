@@ -46,7 +46,9 @@ def make_engine(
         app.traces.around if app.traces else bare,
     )
     fork_server = ForkServer(
-        lambda job, is_told: launcher.serve(job, is_told, lambda queue, job_type: find(queue).spec(job_type))
+        lambda job, is_told, send: launcher.serve(
+            job, is_told, send, lambda queue, job_type: find(queue).spec(job_type)
+        )
     )
     try:
         served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked

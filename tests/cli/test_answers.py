@@ -10,6 +10,8 @@ import pytest
 from hipq import Hipq, Job
 from hipq.cli import show_answers, which_answers
 from hipq.job.answer import STATES
+from hipq.job.progress import Report
+from hipq.job.when import to_datetime
 from tests.cli.conftest import HipqCommand, waiting
 from tests.cli.terminal import HIPQ, on_terminal
 
@@ -107,6 +109,20 @@ def test_counts_say_what_each_state_means(hipq: HipqCommand, some: list[int], wh
     assert mails["buffered"]["copies"] == 2
     assert "kept until a job wants it" in hipq("answers", "count", *where).out
     assert len(some) == 4
+
+
+def test_a_job_is_shown_with_its_progress(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
+    job_id = waiting(program, "orders", "steps", "k")
+    assert hipq("job", "show", *where, str(job_id), "--json").json["progress"] is None
+    assert "progress " not in hipq("job", "show", *where, str(job_id)).out
+    row = program.store.get(job_id)
+    assert row
+    now = program.store.now()
+    program.store.report([Report(row.id, row.token, row.attempt, 0.999, "page \x1b[31m 9")], now)
+    shown = hipq("job", "show", *where, str(job_id), "--json").json["progress"]
+    assert shown == {"fraction": 0.999, "message": "page \x1b[31m 9", "at": to_datetime(now).isoformat()}
+    (line,) = [one for one in hipq("job", "show", *where, str(job_id)).out.splitlines() if one.startswith("progress ")]
+    assert line.startswith("progress           99% page \\x1b[31m 9 (20")
 
 
 def test_a_job_is_shown_with_its_answers(

@@ -33,6 +33,7 @@ from tests.contract.looking import (
 )
 from tests.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
 from tests.contract.payloads import TestLargePayloads
+from tests.contract.progress import TestProgress
 from tests.contract.registry import TestDroppedQueues, TestQueues, shop
 from tests.contract.rules import TestRules
 from tests.contract.schedules import TestSchedules
@@ -76,6 +77,7 @@ __all__ = [
     "TestPages",
     "TestPeek",
     "TestProcesses",
+    "TestProgress",
     "TestPrune",
     "TestQueues",
     "TestRefusals",

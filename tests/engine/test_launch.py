@@ -545,8 +545,10 @@ def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue)
         raise AssertionError("it asked")
 
     launcher = Launcher(asked, app.database.steady, lambda _: queue.chained)
-    reply = launcher.serve(msgspec.json.encode(("orders", row, None, 10**15)), lambda: False, lambda _, __: work.spec)
-    ending, _ = msgspec.json.decode(reply, type=tuple[RunResult, list[Any]])
+    reply = launcher.serve(
+        msgspec.json.encode(("orders", row, None, 10**15)), lambda: False, lambda _: None, lambda _, __: work.spec
+    )
+    ending, *_ = msgspec.json.decode(reply, type=tuple[RunResult, list[Any], None])
     assert isinstance(ending, Decided)
     assert ending.again is not None
     assert ending.again.delay == 5

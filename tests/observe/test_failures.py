@@ -16,6 +16,7 @@ from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
 from hipq import Failed, Hipq, Job, Queue, Retry, Wait
+from hipq.middleware import SentryScope
 from hipq.observe import logs
 
 CANARY = "canary-4711"
@@ -230,6 +231,38 @@ def test_sentry_s_default_integration_reports_each_failed_run_once(
     assert "refuse" in where
     assert (event["extra"]["job_id"], event["extra"]["job_key"]) == (job_id, f"key-{kind}")
     assert CANARY not in json.dumps(event)
+
+
+@pytest.mark.parametrize("kind", ["thread", "task"])
+def test_with_its_middleware_sentry_s_events_have_the_job_in_their_tags(
+    app: Hipq, queue: Queue, sentry: Kept, kind: str
+) -> None:
+    app.use(SentryScope())
+    declare(queue)
+
+    def warn(job: Job[Any]) -> None:
+        sentry_sdk.set_tag("of", job.key)
+        sentry_sdk.capture_message("look at this")
+
+    queue.job("warn")(warn)
+
+    async def warn_too(job: Job[Any]) -> None:
+        warn(job)
+
+    queue.job("warn-task")(warn_too)
+    ids = [queue.enqueue("warn" if kind == "thread" else "warn-task", key=key) for key in "ab"]
+    app.run(until_empty=True)
+    failed = run_one(app, kind)
+    sentry_sdk.capture_message("outside")
+    sentry_sdk.flush()
+    tags = [event.get("tags", {}) for event in sentry.events]
+    name = "warn" if kind == "thread" else "warn-task"
+    job = {"job_queue": queue.name, "job_type": name, "job_attempt": 1}
+    assert sorted(tags[:2], key=lambda one: one["job_key"]) == [
+        {**job, "job_id": job_id, "job_key": key, "of": key} for job_id, key in zip(ids, "ab", strict=True)
+    ]
+    assert (tags[2]["job_id"], tags[2]["job_key"], tags[2]["job_type"]) == (failed, f"key-{kind}", kind)
+    assert tags[3:] == [{}]
 
 
 def test_an_exception_that_no_file_takes_is_logged_as_it_is_stored(app: Hipq, queue: Queue, tmp_path: Path) -> None:

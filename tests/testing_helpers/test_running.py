@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import os
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,8 @@ import psycopg
 import pytest
 
 from hipq import Answer, Failed, Hipq, Invalid, Job, JobFailed, Ok, Progress, Retry, StoreUnavailable, Wait, fixed
+from hipq.middleware import Enqueue, JobScope
+from hipq.observe.logs import current_job
 from hipq.testing import Harness, harness
 from tests.servers import clean_database
 
@@ -471,3 +474,58 @@ def test_an_open_transaction_is_one_sentence_and_no_endless_wait(app: Hipq) -> N
         mine.rollback()
         shop.run_until_idle()
         shop.assert_ok(later)
+
+
+def test_what_handlers_say_of_their_progress_is_seen(app: Hipq, db: str) -> None:
+    orders = app.queue("orders")
+
+    @orders.job(run_timeout=60)
+    def pack(job: Job[float]) -> Wait | None:
+        job.progress(0.1)
+        job.heartbeat()
+        job.progress(job.data, "packed")
+        return Wait() if job.data < 1 else None
+
+    quiet = orders.job("quiet")(lambda _: None)
+    with harness(app, db=db) as shop:
+        waits, ends = pack.enqueue(0.5), pack.enqueue(1)
+        quiet.enqueue()
+        assert [run.progress for run in shop.run_until_idle()] == [0.5, 1, None]
+        assert (shop.job(waits).progress.message, shop.job(waits).progress.at) == ("packed", shop.now)
+        assert shop.job(ends).progress.fraction is None
+
+
+def test_middleware_runs_as_in_production(app: Hipq, db: str) -> None:
+    seen: list[str] = []
+
+    class Settings(JobScope):
+        def enqueue(self, call: Enqueue) -> None:
+            call.data = {**call.data, "setting": SETTING.get()}
+
+        def scope(self, job: Job[Any]) -> Iterator[None]:
+            token = SETTING.set(job.data["setting"])
+            try:
+                yield
+            finally:
+                SETTING.reset(token)
+
+    app.use(Settings())
+    orders = app.queue("orders")
+
+    def work(job: Job[Any]) -> None:
+        seen.append(f"{job.type} {SETTING.get()} {current_job()['job_key']}")
+        raise ValueError
+
+    async def task(job: Job[Any]) -> None:
+        work(job)
+
+    orders.job("plain", retry=lambda _job, _fault: seen.append(f"retry {SETTING.get()}"))(work)
+    orders.job("task")(task)
+    with harness(app, db=db) as shop:
+        token = SETTING.set("warm")
+        for name in ("plain", "task"):
+            orders.enqueue(name, {}, key=name)
+        SETTING.reset(token)
+        shop.run_until_idle()
+    assert seen == ["plain warm plain", "retry warm", "task warm task"]
+    assert SETTING.get() == "unset"

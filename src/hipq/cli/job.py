@@ -38,8 +38,10 @@ def job() -> None:
 def show(target: Target, job_id: int) -> None:
     """A job, what has happened to it, and the answers that came for it."""
     app, found = target.job(job_id)
-    more = {"traceback": (found.fault.traceback or None) if found.fault else None, **answers_of(app, job_id)}
-    whole = whole_job(app, found) | more
+    said = found.progress
+    progress = {"fraction": said.fraction, "message": said.message, "at": said.at} if said.at else None
+    traceback = (found.fault.traceback or None) if found.fault else None
+    whole = whole_job(app, found) | {"progress": progress, "traceback": traceback} | answers_of(app, job_id)
     say(whole, lambda: print_job(whole))
 
 

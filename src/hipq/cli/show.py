@@ -19,6 +19,7 @@ from hipq.cli.commands import asked
 from hipq.cli.complain import is_terminal, note
 from hipq.cli.table import laid_out, text_of
 from hipq.job.event_names import JobEvent
+from hipq.job.progress import in_words as progress_in_words
 from hipq.job.retries import in_words
 from hipq.job.states import NONE
 from hipq.job.windows import describe
@@ -186,6 +187,8 @@ def print_job(job: dict[str, Any]) -> None:
     said |= {"retry": job["retry"] and in_words(job["retry"]), "then": job["then"], "traceparent": job["traceparent"]}
     said |= {name: None if job[name] is None else json.dumps(job[name]) for name in ("data", "result")}
     said["error"] = job["error"]
+    if progress := job["progress"]:
+        said["progress"] = f"{progress_in_words(progress['fraction'], progress['message'])} ({clock(progress['at'])})"
     print_lines({name.replace("_", " "): _whole(value) for name, value in said.items() if value not in (None, "")})
     click.echo("history")
     for at, text in timeline(job):

@@ -65,9 +65,10 @@ class HipqBackend(TaskBackend):
         at = None if task.run_after is None else moment_of(task.run_after)
         with self._client() as app:
             job_type = self._queue(app, task.queue_name).job_type(task.module_path)
+            priority, timeout = MIDDLE - int(task.priority), self._options.timeout
+            wanted = job_type._wanted(data, None, {"at": at, "priority": priority, "timeout": timeout})
             with job_type.adding() as adding:
-                priority, timeout = MIDDLE - int(task.priority), self._options.timeout
-                new = job_type._new(data, None, {"at": at, "priority": priority, "timeout": timeout}, adding.trace)
+                new = job_type._new(*wanted, adding.trace)
                 stored = app.store.enqueue([new], all_or_nothing=True)
                 adding.added(stored)
             app.added([new], stored)

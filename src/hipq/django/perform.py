@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
-
-from django.db import close_old_connections, reset_queries
 
 from hipq.django.results import ended, error_of, now, result_of
 from hipq.django.tasks import TaskContext, TaskResultStatus, normalize_json, task_finished, task_started
@@ -16,6 +12,7 @@ from hipq.job.fault import Fault, FaultKind
 from hipq.job.outcome import Failed, Ok, Retry, Wait
 from hipq.job.retries import RetryHandler
 from hipq.job.view import Job
+from hipq.middleware import fresh_connections
 
 AGAIN_AFTER: Final = 60.0
 """Seconds until a task that raised `Retry()` without a time runs again, if nothing else is configured."""
@@ -98,14 +95,3 @@ class TaskHandler:
         except BaseException as error:
             error.__traceback__ = trace  # without this frame, which only repeats it
             failed(self._sender, result, fault)
-
-
-@contextmanager
-def fresh_connections() -> Iterator[None]:
-    """Close broken or old connections before and after, as Django does around a request."""
-    reset_queries()
-    close_old_connections()
-    try:
-        yield
-    finally:
-        close_old_connections()

@@ -17,13 +17,14 @@ from django.core import checks
 
 from hipq.django import diagnosis
 from hipq.django.base import TaskBackend
-from hipq.django.perform import fresh_connections, perform
+from hipq.django.perform import perform
 from hipq.django.results import TRIED_ELSEWHERE, as_django, data_of, moment_of, now, task_of
 from hipq.django.tasks import InvalidTask, TaskResult, TaskResultStatus, task_enqueued
 from hipq.errors import Invalid, shown
 from hipq.job import payload
 from hipq.job.names import whole
 from hipq.job.outcome import Failed, Ok, Retry, Wait
+from hipq.middleware import fresh_connections
 from hipq.signals import each_meant
 from hipq.waiter import Message, Waiter
 from hipq.waiter.limits import queue_name

@@ -14,7 +14,7 @@ from hipq.engine.stop import Stop
 from hipq.engine.timetable import Timetable
 from hipq.executors.execution import Execution
 from hipq.job.event_names import EngineEvent, JobEvent
-from hipq.job.run_result import GivenBack, RunResult
+from hipq.job.run_result import GivenBack, Progressed, RunResult, Waits
 from hipq.stores.claims import Turned
 
 
@@ -90,7 +90,7 @@ class Batch:
             run = execution.run
             if run.is_under_way:
                 self.prefetch.outlasts(execution.kind, steady - run.started)
-            if run.result is None and run.started and steady >= run.started + execution.limit:
+            if run.result is None and execution.overruns(steady):
                 execution.abandon(until=self._setup.steady() + timetable.TIDYING)
                 self._setup.executor.abandon(execution)
                 self._end(execution, overran(execution))
@@ -121,6 +121,15 @@ class Batch:
         """Keep in memory what ended and cannot be saved now: these jobs stay under the lease like all others."""
         self.blocked += [execution for execution in self.stopped if cannot_save(execution)]
         self.stopped = [execution for execution in self.stopped if not cannot_save(execution)]
+
+    def reporting(self, steady: int) -> list[Execution]:
+        """The jobs whose handlers have said more of their progress than is stored: now and then those that run, and
+        at once those that begin to wait, for that may take long."""
+        found = [one for one in self.stopped if one.run.reported and isinstance(one.run.result, (Waits, Progressed))]
+        if steady >= self._timetable.report and self.in_flight:
+            self._timetable.report = steady + timetable.REPORT_EVERY
+            found += [one for one in self.in_flight.values() if one.run.reported and one.run.result is None]
+        return [one for one in found if one.run.reported != one.run.stored and not self._watches.is_locked(one)]
 
     # -- launch and forget ------------------------------------------------------------------------------------------
     def launch(self, turned: Turned, now: int) -> None:
@@ -161,7 +170,7 @@ class Batch:
         """The claim was lost: whatever the execution comes to, or has come to, nothing of it is kept."""
         run = execution.run
         if event == JobEvent.TOLD_TO_STOP:
-            execution.abandon(gently=True, until=run.started + execution.limit if run.started else 0)
+            execution.abandon(gently=True, until=execution.until if run.started else 0)
         else:
             execution.abandon()
         if run.result is None:

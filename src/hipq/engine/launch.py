@@ -7,9 +7,8 @@ handler and the cancel handler.
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,11 +18,14 @@ from msgspec.structs import replace
 from hipq.errors import HipqError
 from hipq.executors.current import Inside
 from hipq.executors.execution import Execution
+from hipq.executors.telling import Telling, hear, told_by_signal
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
 from hipq.job.fault import Fault, FaultKind, clean, crash
+from hipq.job.middleware import Step, call
 from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
+from hipq.job.progress import Reported
 from hipq.job.retries import NotRegistered, RetryHandler
 from hipq.job.run_result import (
     CancelHandled,
@@ -63,6 +65,10 @@ class _Request(msgspec.Struct, array_like=True, frozen=True):
     now: int
     under: str = ""
     """The traceparent of the span that the job runs under."""
+
+
+_Reply = tuple[RunResult, list[New], Reported | None]
+"""How a job ended in a child process: its result, the jobs it added, and how far it said that it has come."""
 
 
 class Around(Protocol):
@@ -140,16 +146,17 @@ class Launcher:
                 result = await in_thread(partial(self._decided, execution, result))
             self._end(execution, result)
 
-    def run_in_child(self, execution: Execution, exchange: Callable[[bytes], bytes]) -> None:
-        """A handler in another process; `exchange` sends it there and brings back how it ended."""
+    def run_in_child(self, execution: Execution, exchange: Callable[[bytes, Callable[[bytes], None]], bytes]) -> None:
+        """A handler in another process; `exchange` sends it there and brings back how it ended, and meanwhile what it
+        says."""
         with self._around(execution):
             execution.run.started = self._steady()
             if not execution.only_decides and self._shut(execution):
                 return
             now = execution.row.update_time + self._steady() - execution.launched  # since its claim
             request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
-            reply = exchange(msgspec.json.encode(request))
-            result, execution.run.children = msgspec.json.decode(reply, type=tuple[RunResult, list[New]])
+            reply = exchange(msgspec.json.encode(request), lambda told: hear(told, execution.run))
+            result, execution.run.children, execution.run.reported = msgspec.json.decode(reply, type=_Reply)
             self._end(execution, result)
 
     def finish(self, execution: Execution, result: RunResult) -> None:
@@ -163,7 +170,13 @@ class Launcher:
         handler is asked later, in another process: that handler may be what killed this one."""
         self._end(execution, Crashed(crash(str(error)), own=own))
 
-    def serve(self, request: bytes, is_told: Callable[[], bool], spec_of: Callable[[str, str], Spec]) -> bytes:
+    def serve(
+        self,
+        request: bytes,
+        is_told: Callable[[], bool],
+        send: Callable[[bytes], None],
+        spec_of: Callable[[str, str], Spec],
+    ) -> bytes:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
         here too: it may be what kills the process. The time is the parent's: to ask for it, a child would have to
         connect to the database first, and that is none of what its code may take."""
@@ -172,7 +185,8 @@ class Launcher:
         around = partial(self._around, under=sent.under)
         here = Launcher(lambda: sent.now + self._steady() - began, self._steady, self._chain, around)
         execution = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
-        with _told_by_signal(execution, is_told):
+        telling = Telling(execution.run, send)
+        with told_by_signal(execution, is_told):
             if is_told():  # before there was anybody to hear the signal
                 execution.abandon()
             elif execution.is_async and not execution.only_decides:
@@ -181,9 +195,11 @@ class Launcher:
                 asyncio.run(here.run_async(execution, in_child=True))
             else:
                 here.run(execution, in_child=True)
+        telling.end()
+        run = execution.run
         if execution.abandoned:
-            execution.run.result = GivenBack("it was told to stop", started=True)
-        return msgspec.json.encode((execution.run.result, execution.run.children))
+            run.result = GivenBack("it was told to stop", started=True)
+        return msgspec.json.encode((run.result, run.children, run.reported))
 
     def _shut(self, execution: Execution) -> bool:
         """The job's window closed while the job waited for a free hand: it does not start. (Answers are looked at.)"""
@@ -199,14 +215,16 @@ class Launcher:
 
     def _called(self, execution: Execution) -> Any:
         """What the code of this phase returns. Without such code, what the phase comes to."""
-        code, answer = execution.code, execution.answer
+        code, answer, middlewares = execution.code, execution.answer, execution.spec.middlewares
         if execution.row.phase != states.ANSWERED:
-            return code(self._job(execution)) if code else None
+            return _inside(middlewares.run, execution, code, self._job(execution)) if code else None
         if answer is None:
             return Progress()  # it is not in the inbox any more: the job waits for another
         if answer.error:
             return Errored(fault_of(answer))
-        return code(self._job(execution), Answer(answer)) if code else Succeeded(answer.data)
+        if code is None:
+            return Succeeded(answer.data)
+        return _inside(middlewares.answer, execution, code, self._job(execution), Answer(answer))
 
     def _job(self, execution: Execution) -> Job[Any]:
         job: Job[Any] = Job(execution.row, execution.spec, partial(self._add, execution), execution)
@@ -240,7 +258,8 @@ class Launcher:
             if retry is None:
                 pause = AGAIN_AFTER if result.exitcode < 200 else _crash_pause(copy, fault)
                 return Decided(fault, result.exitcode, Rerun(fault, delay=pause) if pause else None)
-            verdict = retry(job, fault)
+            around = spec.middlewares.retry
+            verdict = call(around, False, retry, job, fault, ends=False) if around else retry(job, fault)
             _end_forked(here, verdict)
             return _judgement(verdict, result, edits_of(job), spec)
         except NotRegistered as name:
@@ -256,6 +275,11 @@ class Launcher:
         return execution.spec.retry_of(execution.row)
 
 
+def _inside(steps: tuple[Step, ...], execution: Execution, code: Callable[..., Any], *given: Any) -> Any:
+    """What the code of this phase returns, inside the middlewares that want to be around it."""
+    return call(steps, execution.is_async, code, *given) if steps else code(*given)
+
+
 def _end_forked(here: int, value: object) -> None:
     """A process that a job's code forked, and in which that code has come to its end, ends here: the job, the engine's
     threads and its database are the business of the process that it was forked from."""
@@ -266,29 +290,6 @@ def _end_forked(here: int, value: object) -> None:
 
         traceback.print_exception(value)
     os._exit(1 if isinstance(value, BaseException) else 0)
-
-
-@contextmanager
-def _told_by_signal(execution: Execution, is_told: Callable[[], bool]) -> Iterator[None]:
-    """In a child: a SIGTERM of the engine says that nobody waits for this handler any more. It is told by an exception,
-    so that it can tidy up; and if it takes no notice, its process is killed a while later. Others send that signal too,
-    as a service manager does to all processes of a service: then the engine decides when this one ends."""
-    inside = True
-
-    def told(_number: int, _frame: object) -> None:
-        if inside and not execution.abandoned and is_told():
-            execution.abandon()
-            raise SystemExit("told to stop: its job was cancelled")
-
-    before = signal.signal(signal.SIGTERM, told)
-    try:
-        yield
-    except BaseException:
-        if not execution.abandoned:
-            raise
-    finally:
-        inside = False
-        signal.signal(signal.SIGTERM, before)
 
 
 def _result(execution: Execution, value: Any) -> RunResult:

@@ -27,6 +27,9 @@ SHARE: Final = 20
 LONGEST_REST: Final = 5_000_000
 """Microseconds after which the engine looks again, whatever a look costs."""
 
+REPORT_EVERY: Final = 1_000_000
+"""Microseconds between two looks at what handlers have said of their progress, and so between two writes of it."""
+
 NOTABLE: Final = 5_000_000
 """Microseconds by which a calendar must be set back to be worth an event."""
 
@@ -68,6 +71,8 @@ class Timetable:
         """When to reschedule jobs whose window closed."""
         self.overrun = 0
         """When to look for handlers that run too long, and jobs that wait too long for a free hand."""
+        self.report = 0
+        """When to look what handlers have said of their progress."""
         self.peek = 0
         """When to look what there is to do."""
         self.peeks = PollBudget()

@@ -30,6 +30,7 @@ from hipq.errors import StoreBusy, StoreRefused
 from hipq.job.answer import MATCHED, waited
 from hipq.job.event_names import JobEvent
 from hipq.job.model import Change, Row, queue_of
+from hipq.job.progress import Report
 from hipq.job.states import CANCELLING, ERROR, FINAL, Code
 from hipq.stores.claims import Claim, Turned
 
@@ -81,6 +82,7 @@ class Turn:
         self._save_blocked(now, steady)
         changes = self._due.changes(now, steady)
         self._batch.collect(now, steady)
+        self._report(now, steady)
         changes += [settle(one, self._watches.of(one.row).queue.order, now) for one in self._batch.stopped]
         claims, decided = self._claims(changes, now, steady)
         changes += decided
@@ -106,6 +108,27 @@ class Turn:
                 self._announce(self._save(changes, [], now), now)
             if not more:
                 self._timetable.sweep = self._lease.next_sweep(steady)
+
+    def _report(self, now: int, steady: int) -> None:
+        """Store what handlers have said of their progress. If somebody is in the way, that can wait."""
+        said = {one.row.id: (one, reported) for one in self._batch.reporting(steady) if (reported := one.run.reported)}
+        if not said:
+            return
+        reports = [
+            Report(one.row.id, one.row.token, one.row.attempt, reported.fraction, reported.message)
+            for one, reported in said.values()
+        ]
+        try:
+            stored = self._setup.store.report(reports, now)
+        except StoreBusy:
+            return
+        for job_id, (one, reported) in said.items():
+            one.run.stored = reported
+            if job_id in stored:
+                self._setup.events.emit(
+                    JobEvent.REPORTED, now, self._watches.name(one.row), one.row,
+                    fraction=reported.fraction, message=reported.message,
+                )  # fmt: skip
 
     # -- step 3: save and claim -------------------------------------------------------------------------------------
     def _claims(self, changes: Sequence[Change], now: int, steady: int) -> tuple[list[Claim], list[Change]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hipq.job import states
 from hipq.job.answer import Kept
 from hipq.job.model import New, Row
+from hipq.job.progress import Reported
 from hipq.job.run_result import RunResult
 from hipq.job.spec import Spec
 from hipq.job.states import ERROR
@@ -21,7 +22,10 @@ from hipq.job.states import ERROR
 class Run:
     """What the code of an execution has come to so far."""
 
-    __slots__ = ("children", "note", "raised", "result", "started", "stopped", "trace")
+    __slots__ = (
+        "alive", "beat", "children", "note", "raised", "reported", "result", "started", "stopped", "stored", "tell",
+        "trace",
+    )  # fmt: skip
 
     def __init__(self, started: int = 0, result: RunResult | None = None) -> None:
         self.started = started
@@ -37,6 +41,16 @@ class Run:
         """What the handler raised, if it ran in this process."""
         self.trace: Callable[[], str] | None = None
         """Says which span the code that asks runs in, if it is traced."""
+        self.reported: Reported | None = None
+        """What the code has said of its progress last."""
+        self.stored: Reported | None = None
+        """What of that the engine has stored."""
+        self.beat = False
+        """The code has said that it is alive, and the engine has not looked since."""
+        self.alive = 0
+        """Steady time at which the engine found that out last; 0 = never."""
+        self.tell: Callable[[], None] | None = None
+        """In a child process: tells the engine's process that one of these has changed."""
 
     @property
     def is_under_way(self) -> bool:
@@ -65,7 +79,7 @@ class Execution:
         """The answer that the code is to look at, if that is why the job was claimed."""
         seconds = row.timeout if not spec.run_timeout else min(spec.run_timeout, row.timeout)
         self.limit = round(seconds * 1e6)
-        """Microseconds that the code may execute."""
+        """Microseconds that the code may execute, or that may pass until its next heartbeat."""
         self.run = run or Run()
         self.abandonment: Abandonment | None = None
         """None as long as somebody wants the result."""
@@ -89,6 +103,33 @@ class Execution:
     def is_stuck(self, steady: int) -> bool:
         """An abandoned execution has had its time."""
         return self.abandonment is not None and steady >= self.abandonment.until
+
+    @property
+    def until(self) -> int:
+        """Steady time until which code that has begun may execute: a heartbeat moves that on, up to the time-out."""
+        run = self.run
+        return min(max(run.started, run.alive) + self.limit, run.started + round(self.row.timeout * 1e6))
+
+    def overruns(self, steady: int) -> bool:
+        """Whether the code has executed for longer than it may. It was alive just now, if it has said so since the
+        last look."""
+        if self.run.beat:
+            self.run.beat, self.run.alive = False, steady
+        return self.run.started > 0 and steady >= self.until
+
+    @property
+    def reported(self) -> Reported | None:
+        return self.run.reported
+
+    def report(self, reported: Reported) -> None:
+        self.run.reported = reported
+        if self.run.tell:
+            self.run.tell()
+
+    def heartbeat(self) -> None:
+        self.run.beat = True
+        if self.run.tell:
+            self.run.tell()
 
     def traceparent(self) -> str:
         return "" if self.run.trace is None else self.run.trace()

@@ -29,13 +29,15 @@ from typing import Final, NoReturn
 
 from hipq.signals import how_ended
 
-Serve = Callable[[bytes, Callable[[], bool]], bytes]
-"""Runs a job and says how it ended; it may ask whether the engine has told it to stop."""
+Serve = Callable[[bytes, Callable[[], bool], Callable[[bytes], None]], bytes]
+"""Runs a job and says how it ended; it may ask whether the engine has told it to stop, and send word meanwhile."""
 
 GRACE: Final = 5.0
 """Seconds a child has to stop when it is told to."""
 _DIED: Final = 1 << 63
-"""Set in a message's length when it is not a reply but the exit code of the child."""
+"""Set in a message's length when it is not a reply but the exit code of the child;"""
+_WORD: Final = 1 << 62
+"""and when it is what the child says before its reply."""
 
 
 class ForkServerGone(Exception):
@@ -122,27 +124,32 @@ class Child:
         self._told: threading.Timer | None = None
         self.pid = int(self._receive())
 
-    def exchange(self, request: bytes) -> bytes:
-        """Send a job, wait for how it ended. ChildProcessError if the process died over it."""
+    def exchange(self, request: bytes, hear: Callable[[bytes], None]) -> bytes:
+        """Send a job, wait for how it ended. ChildProcessError if the process died over it. `hear`: called with what it
+        says meanwhile."""
         try:
             _send(self.connection, request)
         except OSError:
             pass  # it died before it could read: what it left to read says how
-        reply = self._receive()
+        reply = self._receive(hear)
         with self._lock:
             self.turn += 1
         if self._told:  # its handler has ended in time; what that started may not have
             self.kill()
         return reply
 
-    def _receive(self) -> bytes:
-        header, how = _read(self.connection, 8), "vanished"
-        if len(header) == 8:
+    def _receive(self, hear: Callable[[bytes], None] | None = None) -> bytes:
+        how = "vanished"
+        while len(header := _read(self.connection, 8)) == 8:
             (length,) = struct.unpack("!Q", header)
-            body = _read(self.connection, length & ~_DIED)
-            if not length & _DIED:
+            body = _read(self.connection, length & ~(_DIED | _WORD))
+            if length & _DIED:
+                how = how_ended(int(body))
+                break
+            if not length & _WORD:
                 return body
-            how = how_ended(int(body))
+            if hear:
+                hear(body)
         with self._lock:
             self.dead = self._gone = True
         raise ChildProcessError(f"the process that ran it {how}")
@@ -300,7 +307,8 @@ def _serve_jobs(connection: socket.socket, serve: Serve) -> None:
     me = os.getpid()
     _send(connection, str(me).encode())
     while len(header := _read(connection, 8)) == 8:
-        reply = serve(_read(connection, struct.unpack("!Q", header)[0]), lambda: not _silent(connection))
+        request = _read(connection, struct.unpack("!Q", header)[0])
+        reply = serve(request, lambda: not _silent(connection), partial(_send, connection, flag=_WORD))
         _flush()
         if os.getpid() != me:
             return  # a process the handler forked came back here: the answer is not its to give

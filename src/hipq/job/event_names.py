@@ -39,6 +39,7 @@ class JobEvent:
     PARKED: Final = "parked"
     ANSWERED: Final = "answered"
     PROGRESS: Final = "progress"
+    REPORTED: Final = "progress reported"
     ANSWER_FAILED: Final = "answer failed"
     CANCELLING: Final = "cancelling"
     CANCEL_HANDLER_ENDED: Final = "cancel handler ended"

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hipq.errors import Invalid, shown
-from hipq.job import meta, payload
+from hipq.job import meta, names, payload
 from hipq.job.codec import ANY, Codec, codec, shown_type
+from hipq.job.middleware import NO_MIDDLEWARES, Middlewares
 from hipq.job.outcome import Failed, Ok, Progress, Retry, Wait
-from hipq.job.retries import RetryHandler, backoff, fixed, handler, schedule
+from hipq.job.retries import RESERVED, RetryHandler, backoff, fixed, handler, schedule
 from hipq.job.units import UNIT
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Spec:
     is_async: bool = False
     callback: Callable[[Row, float | timedelta | None], str] | None = None
     """Makes the URL by which the answer to a job can be delivered."""
+    middlewares: Middlewares = NO_MIDDLEWARES
+    """Those of its app."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
     """Retry strategies by the names they are registered under: a job may name one as its own."""
     data: Codec = ANY
@@ -144,6 +147,21 @@ def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:
         raise Invalid(f"retry takes a policy, like retry={example}, or a function (job, fault); not a class")
     found: RetryHandler = ends(handler, what, "job, fault")
     return found
+
+
+def registering(strategies: dict[str, RetryHandler], name: str) -> Callable[[RetryHandler], RetryHandler]:
+    """A decorator that puts a retry strategy under its name."""
+    if names.strategy(name) in RESERVED:
+        raise Invalid(f"{name} is the name of a ready-made retry strategy: choose another")
+
+    def register(strategy: RetryHandler) -> RetryHandler:
+        retry_handler(strategy, "a retry strategy")
+        if name in strategies:
+            raise Invalid(f"a retry strategy is registered under the name {name} already")
+        strategies[name] = strategy
+        return strategy
+
+    return register
 
 
 def plain(handler: AnswerHandler) -> AnswerHandler:

@@ -14,6 +14,7 @@ from hipq.job import names, payload, windows
 from hipq.job.fault import Fault
 from hipq.job.meta import to_show, traceparent_in
 from hipq.job.model import Brief, Row, column
+from hipq.job.progress import JobProgress, Reported
 from hipq.job.run_result import Edits
 from hipq.job.states import NONE
 from hipq.job.typevars import T
@@ -33,8 +34,28 @@ class Wanted(Protocol):
     @property
     def abandoned(self) -> bool: ...
 
+    @property
+    def reported(self) -> Reported | None:
+        """What it has said of its progress last."""
+
     def traceparent(self) -> str:
         """Of the span it runs in at this moment; "" = it is not traced."""
+
+    def report(self, reported: Reported) -> None:
+        """It says how far it has come."""
+
+    def heartbeat(self) -> None:
+        """It says that it is alive."""
+
+
+class Looking(Protocol):
+    """Looks for what a job in a list does not have with it."""
+
+    def row(self, job_id: int) -> Row:
+        """The whole row, with what the job carries: that may be large."""
+
+    def progress(self, row: Brief) -> Reported | None:
+        """What its handler has said of its progress."""
 
 
 _UNREAD: Any = object()
@@ -51,11 +72,11 @@ class Job(Generic[T]):
         spec: Spec | None = None,
         chain: Chain | None = None,
         run: Wanted | None = None,
-        look: Callable[[int], Row] | None = None,
+        look: Looking | None = None,
         is_draft: bool = False,
     ) -> None:
-        """`look` reads the whole row of a job that is in a list: what it carries may be large, and is read when it is
-        asked for. `is_draft`: it is the copy a retry handler may change."""
+        """`look` reads what is not in `row`, when it is asked for. `is_draft`: it is the copy a retry handler may
+        change."""
         self._row = row
         self._whole = row if isinstance(row, Row) else None
         self._look = look
@@ -70,7 +91,7 @@ class Job(Generic[T]):
         """The row with its payload, result and history: as they are when the first of them is asked for."""
         if self._whole is None:
             assert self._look is not None
-            self._whole = self._look(self._row.id)
+            self._whole = self._look.row(self._row.id)
         return self._whole
 
     @property
@@ -79,6 +100,20 @@ class Job(Generic[T]):
         may, or was taken by another engine. Long work in a thread looks at this now and then, and ends if it is so; a
         task is cancelled, and a process gets a signal."""
         return self._run is not None and self._run.abandoned
+
+    @property
+    def progress(self) -> JobProgress:
+        """How far it has come in this attempt, or in its last one: `fraction`, `message` and `at`, read when this is
+        asked for. Its handler says so: `job.progress(0.4, "page 4 of 10")`. Nothing is kept once the job has ended."""
+        if self._run is not None:
+            return JobProgress(self._run.reported, self._run.report)
+        return JobProgress(self._look.progress(self._row) if self._look else None)
+
+    def heartbeat(self) -> None:
+        """Inside a handler: it is at work. Its `run_timeout` counts from now; its `timeout` goes on."""
+        if self._run is None:
+            raise Invalid("job.heartbeat() works inside a handler only")
+        self._run.heartbeat()
 
     def enqueue(
         self, job_type: Any, data: Any = None, *, key: str | None = None, **options: Unpack[JobOptions]

@@ -61,6 +61,7 @@ class Snapshot(NamedTuple):
             TableCopy("hipq_crons", CRONS, ("queue", "name")),
             TableCopy("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
             TableCopy("hipq_payloads", ("id", "data")),
+            TableCopy("hipq_progress", ("id", "attempt", "fraction", "message", "at")),
             TableCopy("hipq_answers", KEPT),
             *(TableCopy(f"{table}_final", COLUMNS) for table in tables),
             *(TableCopy(table, COLUMNS) for table in tables),

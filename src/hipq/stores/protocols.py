@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
+from hipq.job.progress import Report, Reported
 from hipq.job.schedule import Schedule, ScheduleChange
 from hipq.limits.rules import Rules
 from hipq.stores.claims import Asked, Claim, Peek, Turned
@@ -126,6 +127,9 @@ class JobStore(Protocol):
         """Jobs by filter, live and final, in the order of their ids or against it. `brief` is for lists: payloads,
         results and histories are not read."""
 
+    def progress(self, job_id: int, attempt: int) -> Reported | None:
+        """What a job's handler has said of its progress in this attempt."""
+
     def reach(self, wanted: Filter, rows: int) -> int:
         """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
         each table that the filter is about: the id of the last of them; 0 = there are no more."""
@@ -186,6 +190,13 @@ class EngineStore(Protocol):
     def locked(self, queues: Sequence[int]) -> set[int]:
         """Those of these queues whose tables somebody has locked, or is about to lock: who writes there has to wait.
         It does not wait itself."""
+
+    def report(self, reports: Sequence[Report], now: int) -> set[int]:
+        """Store what handlers say of their progress, each in the place of what was said of the job before; the ids of
+        the jobs that still have the token named. Neither the jobs nor their tokens are changed."""
+
+    def prune_progress(self, queues: Sequence[int], limit: int) -> int:
+        """Delete the progress of jobs of these queues that have ended, up to `limit` a queue; how many."""
 
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
         """The tokens of those of these jobs that are live: one statement for all of them."""

@@ -179,8 +179,10 @@ class Drive:
                 else:
                     hands.ended.append(execution)
                     if name:
-                        at = to_datetime(self.clock.now())
-                        self.ran.append(Ran(name, row.job_key, row.id, at, row.attempt, error))
+                        at, said = to_datetime(self.clock.now()), execution.run.reported
+                        self.ran.append(
+                            Ran(name, row.job_key, row.id, at, row.attempt, error, said.fraction if said else None)
+                        )
             if is_for_the_test(error):
                 assert error
                 raise error

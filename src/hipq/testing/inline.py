@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hipq.engine.launch import Launcher
+from hipq.executors.current import Inside
 from hipq.executors.execution import Execution
 from hipq.job import states
 from hipq.job.outcome import Failed, Retry
@@ -34,6 +35,8 @@ class Ran(NamedTuple):
     attempt: int
     error: BaseException | None = None
     """What it raised, other than Failed and Retry."""
+    progress: float | None = None
+    """How far it said last that the job had come."""
 
 
 class InlineLauncher(Launcher):
@@ -56,7 +59,8 @@ class InlineLauncher(Launcher):
         if self._shut(execution):
             return
         try:
-            value = await self._called(execution)
+            with Inside(execution):
+                value = await self._called(execution)
             outcome: Callable[[], Any] = lambda: value  # noqa: E731
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _cancelling():

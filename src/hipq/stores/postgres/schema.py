@@ -134,7 +134,8 @@ def drop(conn: Connection, number: int, engines: Callable[[], Iterable[EngineSee
     owners = conn.execute(f"SELECT DISTINCT owner FROM {live} WHERE owner <> 0".encode()).fetchall()
     migrations.check_left(queue, engines(), {owner for (owner,) in owners})
     for table in (live, final):
-        conn.execute(f"DELETE FROM hipq_payloads WHERE id IN (SELECT id FROM {table})".encode())
+        for beside in ("hipq_payloads", "hipq_progress"):
+            conn.execute(f"DELETE FROM {beside} WHERE id IN (SELECT id FROM {table})".encode())
         conn.execute(f"DROP TABLE {table}".encode())
     conn.execute(f"DROP SEQUENCE {live}_ids".encode())
     for table in ("hipq_answers", "hipq_tickets", "hipq_crons"):

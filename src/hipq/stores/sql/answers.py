@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -66,10 +65,6 @@ class AnswerVerbs(Dialect):
             some = {queue for (queue,) in sql.found("early_queues")} if queues else set()
         late = sum(self._changed_if_any("answer_late", queue, limit=limit) for queue in sorted(some & set(queues)))
         return late, self._changed_if_any("answer_prune", now=now, limit=limit)
-
-    @abstractmethod
-    def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
-        """How many rows the statement of a file changed. Mostly there are none, and then nobody waits for a lock."""
 
 
 def _key_of(sql: Sql, answer_id: int) -> list[Key]:

@@ -13,8 +13,8 @@ The shared verbs, and the files of SQL that they share, take for granted that
 
 Besides `Sql` and `Dialect`, a store defines what inserts jobs (`Inserting`), what saves changes (`Settling._write` in
 settle.py), an inbox (`live` and `insert` of `SqlInbox` in inbox.py), a rulebook and its reader (`Rulebook` and
-`QueueReader.more` in rule_claims.py), `_prune` (jobs.py) and `_changed_if_any` (answers.py). It may override
-`_forget_leases` (jobs.py) and `_take_ticket` (rules.py).
+`QueueReader.more` in rule_claims.py) and `_prune` (jobs.py). It may override `_forget_leases` (jobs.py)
+and `_take_ticket` (rules.py).
 """
 
 from __future__ import annotations
@@ -135,6 +135,10 @@ class Dialect(ABC):
     def _condition(self, wanted: Filter) -> str:
         """The condition of a page, or of a count, from either table."""
         return wanted.condition()
+
+    @abstractmethod
+    def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
+        """How many rows the statement of a file changed. Mostly there are none, and then nobody waits for a lock."""
 
     @abstractmethod
     def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:

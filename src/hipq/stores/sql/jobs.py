@@ -6,7 +6,10 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
+import msgspec
+
 from hipq.job.model import LISTED, Brief, Row, queue_of
+from hipq.job.progress import Report, Reported
 from hipq.job.states import READY, SCHEDULED, WAITING
 from hipq.job.when import LATEST
 from hipq.stores.filters import Filter
@@ -36,6 +39,31 @@ class JobVerbs(Dialect):
             for query in sql.of_each("tokens", sorted({queue_of(job_id) for job_id in ids})):
                 found |= dict(sql.run(query, {"ids": list(ids)}))
         return found
+
+    # -- how far they have come -------------------------------------------------------------------------------------
+    def report(self, reports: Sequence[Report], now: int) -> set[int]:
+        by_queue: dict[int, list[Report]] = {}
+        for one in reports:
+            by_queue.setdefault(queue_of(one.id), []).append(one)
+
+        def work(sql: Sql) -> set[int]:
+            stored: set[int] = set()
+            for queue, some in sorted(by_queue.items()):
+                rows = msgspec.json.encode(some).decode()
+                stored |= {job_id for (job_id,) in sql.found("report", queue, rows=rows, now=now)}
+            return stored
+
+        return self._transaction(work, patient=False)
+
+    def progress(self, job_id: int, attempt: int) -> Reported | None:
+        with self._reading() as sql:
+            found = sql.found("progress", id=job_id, attempt=attempt)
+        return Reported(*found[0]) if found else None
+
+    def prune_progress(self, queues: Sequence[int], limit: int) -> int:
+        with self._reading() as sql:
+            some = {queue for (queue,) in sql.found("progress_queues")}
+        return sum(self._changed_if_any("progress_prune", queue, limit=limit) for queue in sorted(some & set(queues)))
 
     def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
         if engine_id is not None:

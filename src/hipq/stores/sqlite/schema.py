@@ -97,7 +97,8 @@ def drop(conn: sqlite3.Connection, number: int, engines: Sequence[EngineSeen]) -
     owners = conn.execute(f"SELECT DISTINCT owner FROM {queue.table} WHERE owner <> 0").fetchall()
     migrations.check_left(queue, engines, {owner for (owner,) in owners})
     for table in (queue.table, f"{queue.table}_final"):
-        conn.execute(f"DELETE FROM hipq_payloads WHERE id IN (SELECT id FROM {table})")
+        for beside in ("hipq_payloads", "hipq_progress"):
+            conn.execute(f"DELETE FROM {beside} WHERE id IN (SELECT id FROM {table})")
         conn.execute(f"DROP TABLE {table}")
     for table in ("hipq_answers", "hipq_tickets", "hipq_crons"):
         conn.execute(f"DELETE FROM {table} WHERE queue = ?", (queue.number,))

@@ -57,6 +57,14 @@ CREATE TABLE hipq_payloads (
   id BIGINT PRIMARY KEY,
   data TEXT NOT NULL
 );
+-- How far jobs have come, as their handlers say: beside the jobs, so that it costs the others nothing.
+CREATE TABLE hipq_progress (
+  id BIGINT PRIMARY KEY,
+  attempt BIGINT NOT NULL,              -- the attempt that said it: of an earlier one it is not shown
+  fraction DOUBLE PRECISION NOT NULL,
+  message TEXT NOT NULL,
+  at BIGINT NOT NULL
+) WITH (fillfactor = 50);
 -- Answers that came, whatever became of them. The state says that: see hipq.job.answer.
 CREATE TABLE hipq_answers (
   id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- in the order they came

@@ -45,6 +45,14 @@ CREATE TABLE hipq_payloads (
   id INTEGER PRIMARY KEY,
   data TEXT NOT NULL
 );
+-- How far jobs have come, as their handlers say: beside the jobs, so that it costs the others nothing.
+CREATE TABLE hipq_progress (
+  id INTEGER PRIMARY KEY,
+  attempt INTEGER NOT NULL,             -- the attempt that said it: of an earlier one it is not shown
+  fraction REAL NOT NULL,
+  message TEXT NOT NULL,
+  at INTEGER NOT NULL
+);
 -- Answers that came, whatever became of them. The state says that: see hipq.job.answer.
 CREATE TABLE hipq_answers (
   id INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order they came; never used again, also after a prune
