@@ -34,7 +34,7 @@ class Shown:
 
 class JobList:
     def __init__(self, asked: Mapping[str, str], apps: Sequence[tuple[HipqBackend, Hipq]]) -> None:
-        self._asked = {name: value for name, value in asked.items() if value and name in (*_BY, "q", "until")}
+        self._asked = {name: value for name, value in asked.items() if value and name in (*_BY, "q", "before")}
         several = len(apps) > 1
         self._queues = [
             Shown(backend.alias, app, queue, f"{backend.alias}:{queue.name}" if several else queue.name)
@@ -55,8 +55,8 @@ class JobList:
             "filters": list(self._filters(chosen, {job.type for job in page})),
             "searched": self._asked.get("q", ""),
             "kept": [(name, value) for name, value in self._asked.items() if name in _BY],
-            "newest": self._with(until=None) if "until" in self._asked else "",
-            "older": self._with(until=str(page[-1].id - 1)) if more else "",
+            "newest": self._with(before=None) if "before" in self._asked else "",
+            "older": self._with(before=str(page[-1].id)) if more else "",
         }
 
     def _jobs(self, chosen: Shown) -> list[Job[Any]]:
@@ -65,14 +65,14 @@ class JobList:
             if name in self._asked:
                 wanted[name] = self._asked[name]
         base = as_filter(chosen.queue.number, chosen.app.store.now(), wanted)
-        base = base._replace(limit=PAGE + 1, newest=True, until=_id(self._asked.get("until", "0")))
+        base = base._replace(limit=PAGE + 1, newest=True, after=_id(self._asked.get("before", "0")))
         searched = self._asked.get("q", "").strip()
         if not searched:
             return chosen.app.jobs.find(base)
         by_id = _id(searched) if searched.isdecimal() else 0
         found = chosen.app.jobs.find(base._replace(job_key=searched))
         if by_id and all(job.id != by_id for job in found):
-            found += chosen.app.jobs.find(base._replace(after=by_id - 1, until=by_id))
+            found += chosen.app.jobs.find(base._replace(newest=False, after=by_id - 1, until=by_id))
         return found
 
     def _filters(self, chosen: Shown, seen: set[str]) -> Iterator[dict[str, Any]]:
@@ -90,13 +90,13 @@ class JobList:
 
     def _with(self, **changed: str | None) -> str:
         """The query of this page with some of it changed. Another filter begins with its first page."""
-        kept = {name: value for name, value in self._asked.items() if name != "until"} | changed
+        kept = {name: value for name, value in self._asked.items() if name != "before"} | changed
         return "?" + urlencode({name: value for name, value in kept.items() if value is not None})
 
 
 def _id(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or int(text[:20]) > _HIGHEST:
-        raise Invalid("until must be the id of a job")
+        raise Invalid("before must be the id of a job")
     return int(text)
 
 
