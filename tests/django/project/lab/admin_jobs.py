@@ -79,7 +79,7 @@ class Jobs(TransactionTestCase):
         self.assertIn("division by zero", self.body(LIST, type="lab.tasks.divide", code="error"))
         for nobody in ({"type": "lab.tasks.mail"}, {"code": "ok", "type": "lab.tasks.divide"}, {"state": "retry"}):
             self.assertIn("No such jobs", self.body(LIST, **nobody))
-        self.assertIn("?state=final&amp;code=error", self.body(LIST, state="final", until="99999999"))
+        self.assertIn("?state=final&amp;code=error", self.body(LIST, state="final", before="99999999"))
 
     def test_search_by_id_or_key(self) -> None:
         one, other = tasks.add.enqueue(1), tasks.add.enqueue(2)
@@ -103,7 +103,7 @@ class Jobs(TransactionTestCase):
             job_list.PAGE = before  # type: ignore[misc]
 
     def test_what_is_no_filter_is_said(self) -> None:
-        for asked in ({"state": "odd"}, {"until": "x"}, {"type": "a b"}, {"until": "9" * 40}):
+        for asked in ({"state": "odd"}, {"before": "x"}, {"type": "a b"}, {"before": "9" * 40}):
             response = self.client.get(LIST, asked)
             self.assertEqual(response.status_code, 200)
             self.assertEqual(len(list(response.context["messages"])), 1, asked)
