@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hipq.job.answer import NEW
-from hipq.job.states import CODES, DONE, ERROR, EXECUTING, FINAL, NONE, PHASES, RETRY, TRANSITIONS, Code
+from hipq.job.states import CODES, DECIDING, DONE, ERROR, EXECUTING, FINAL, NONE, PHASES, RETRY, TRANSITIONS, Code
 
 _PHASES: Final = {phase for phases in PHASES.values() for phase in phases}
 _ENDS: Final = (Code.OK, Code.FAILED, Code.CANCELLED)
 """Codes that no live job has."""
-_WRONG: Final = [code for code in CODES if code not in (NONE, Code.OK)]
+_WRONG: Final = {
+    "live": (NONE, Code.RETRY, Code.ERROR),
+    "final": (Code.RETRY, Code.FAILED, Code.ERROR, Code.CANCELLED),
+}
+"""Codes that jobs with an error can have. A live one that was only given back has none."""
 
 
 class Filter(NamedTuple):
@@ -53,14 +57,18 @@ class Filter(NamedTuple):
 
     @property
     def parts(self) -> list[tuple[str, Filter]]:
-        """These tables, each with what is to be looked for there. The final jobs with an error are looked for by their
-        codes: by the index of those that did not succeed, in order."""
+        """These tables, each with what is to be looked for there. Jobs with an error are looked for code by code: by
+        the indexes of what went wrong, in order."""
         parts: list[tuple[str, Filter]] = []
         for table in self.tables:
-            apart = table == "final" and self.error and not (self.code or self.tenant or self.job_key)
-            codes = _WRONG if apart else (self.code,)
+            apart = self._has_error(table) and not (self.code or self.tenant or self.job_key)
+            codes = _WRONG[table] if apart else (self.code,)
             parts += [(table, self._replace(table=table, code=code)) for code in codes]
         return parts
+
+    def _has_error(self, table: str) -> bool:
+        """Whether only jobs with an error are wanted, as far as that is known."""
+        return bool(self.error) or (table == "live" and (self.state in (ERROR, RETRY) or self.phase == DECIDING))
 
     def condition(self) -> str:
         """Its fields as SQL. Words of hipq are written out: a partial index is found by them."""
@@ -68,7 +76,7 @@ class Filter(NamedTuple):
         words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
         found += [f"{name} = '{word}'" if word in known else "false" for name, word, known in words if word]
         found += ["owner <> 0"] if self.phase == EXECUTING else []
-        found += [f"error <> '{NONE}'"] if self.table == "live" and (self.error or self.state in (ERROR, RETRY)) else []
+        found += [f"error <> '{NONE}'"] if self.table == "live" and self._has_error("live") else []
         found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
         found += ["{contains}(error, :error) > 0"] if self.error else []
         found += ["create_time >= :since"] if self.since else []

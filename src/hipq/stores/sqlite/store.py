@@ -122,7 +122,10 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
 
     def _condition(self, wanted: Filter) -> str:
         """SQLite finds a partial index by the words of its condition, and does not see that they follow from others."""
-        return wanted.condition() + (" AND code <> 'ok'" if wanted.code not in ("", Code.OK) else "")
+        if wanted.code in ("", Code.OK):
+            return wanted.condition()
+        wrong = "code <> 'ok'" if wanted.table == "final" else "(error <> 'NONE' OR code <> 'NONE')"
+        return f"{wanted.condition()} AND {wrong}"
 
     def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:
         """What a tenant has by its own indexes: SQLite might read what others have by another one, or all that the

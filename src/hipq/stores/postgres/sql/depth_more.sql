@@ -7,7 +7,7 @@ SELECT {READY} AS phase, count(*) FROM (
   ORDER BY job_type, lane, time_windows, throttle_factor, rank, id LIMIT :most
 ) AS ready
 UNION ALL SELECT {RETRY}, count(*) FROM (
-  SELECT id FROM {live} WHERE error <> {NONE} AND state = {RETRY} ORDER BY id LIMIT :most
+  SELECT id FROM {live} WHERE error <> {NONE} AND state = {RETRY} ORDER BY code, id LIMIT :most
 ) AS retrying
 UNION ALL SELECT 'failed', count(*) FROM (
   SELECT id FROM {final}

@@ -5,7 +5,8 @@ SELECT {READY} AS phase, count(*) FROM (
   ORDER BY job_type, lane, time_windows, throttle_factor, rank, id LIMIT :most
 ) AS ready
 UNION ALL SELECT {RETRY}, count(*) FROM (
-  SELECT id FROM {live} INDEXED BY {live}_retry WHERE error <> {NONE} AND state = {RETRY} ORDER BY id LIMIT :most
+  SELECT id FROM {live} INDEXED BY {live}_retry
+  WHERE (error <> {NONE} OR code <> {NONE}) AND error <> {NONE} AND state = {RETRY} ORDER BY code, id LIMIT :most
 ) AS retrying
 UNION ALL SELECT 'failed', count(*) FROM (
   SELECT id FROM {final} INDEXED BY {final}_failed
