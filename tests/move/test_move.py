@@ -19,6 +19,7 @@ import pytest
 from hipq import Hipq, HipqError, Invalid, Job
 from hipq.errors import Conflict, StoreUnavailable
 from hipq.job.model import queue_of
+from hipq.job.progress import Report, Reported
 from hipq.move.copy import Rows, TableCopy
 from hipq.move.moving import STEPS, MoveProgress, move
 from hipq.move.to_postgres import PostgresTarget
@@ -53,6 +54,15 @@ def test_everything_arrives(source: str, target: str, before: Any) -> None:
     ]  # fmt: skip
     assert sum(table.rows for table in report.tables if "shop" in table.name) == len(before.jobs)
     assert list(report.seconds) == list(STEPS)
+
+
+def test_how_far_jobs_have_come_goes_along(source: str, target: str, before: Any) -> None:
+    row = next(row for row in before.jobs if row.phase == "waiting")
+    with opened(source) as store:
+        assert store.report([Report(row.id, row.token, row.attempt, 0.5, "sent")], NOW) == {row.id}
+    move(source, target)
+    with opened(target) as store:
+        assert store.progress(row.id, row.attempt) == Reported(0.5, "sent", NOW)
 
 
 def test_numbers_go_on_where_they_were(source: str, target: str, before: Any) -> None:
