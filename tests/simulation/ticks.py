@@ -30,7 +30,7 @@ class Ticks:
         """A schedule's last tick is another one; its jobs follow in the same call."""
         require(write.verb != "DELETE", "cron", "a schedule was forgotten", write)
         self._close()
-        before, tick = write.old.get("last") or write.old.get("since", 0), write.new["last"]
+        before, tick = write.old.get("last") or write.old.get("since", 0), write.new["last"] or write.new["since"]
         if write.verb == "UPDATE":
             due = tick - tick % MINUTE + MINUTE
             require(write.new["next"] == due, "cron", f"the tick after {tick} is to be {write.new['next']}", write)
