@@ -175,7 +175,7 @@ class Supervisor:
             place.due = 0.0
             if place.process is not None and not place.outdated:
                 place.outdated = True
-                place.process.send_signal(signal.SIGTERM)
+                place.process.terminate()
 
     def _stop(self, number: int) -> None:
         self._stopping += 1
@@ -186,7 +186,7 @@ class Supervisor:
             if place.process is None:
                 place.status = place.status or 0
             elif not (place.outdated and self._stopping == 1):  # else that were its second one
-                place.process.send_signal(number)
+                place.process.terminate()  # SIGINT would print a traceback of what is still importing its code
 
     def _pause(self, now: float) -> float | None:
         places = self._places if self._is_checked else self._running_places()[-1:]

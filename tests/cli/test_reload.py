@@ -35,8 +35,9 @@ def test_new_code_is_run_and_what_runs_may_finish(shop: Hipq, worker: Start, fol
     eventually(lambda: started(folder) == {gate})
     changed(folder, "new")
     running.wait_for("engine stopping", int(processes))
+    eventually(lambda: running.text().count("database: ") == 2)  # the new code was looked at
     changed(folder, "newer")  # once more while it waits for the handler: that is no second signal
-    running.wait_for("reloading", 2)
+    eventually(lambda: running.text().count("database: ") == 3)
     (folder / "go").touch()
     last = shop.queues[0].enqueue("version")
     eventually(lambda: shop.job(last).state == "final")
