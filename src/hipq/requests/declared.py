@@ -41,14 +41,12 @@ class Request:
         seconds: float = SECONDS,
     ) -> None:
         self._is_http = isinstance(to, str) and to.startswith(("http://", "https://"))
-        self._headers = {name.lower(): HeaderTemplate(value, name) for name, value in _checked(headers).items()}
+        self._headers = {name.lower(): HeaderTemplate(value, name) for name, value in _checked(headers, sign).items()}
         self._body = BodyTemplate(body)
         self._seconds = seconds
         self._method = method
         self._reply_key = reply_key
         self._secrets = WebhookSecrets(sign, "sign") if sign else None
-        if sign and not self._headers.keys().isdisjoint((ID, TIMESTAMP, SIGNATURE)):
-            raise Invalid(f"sign makes the headers {ID}, {TIMESTAMP} and {SIGNATURE}: leave them out of headers")
         if self._is_http:
             self._url: UrlTemplate | str = UrlTemplate(to)
             if method not in METHODS:
@@ -106,7 +104,7 @@ def webhook_id(job: Job[Any]) -> str:
     return f"msg_{blake2b(what.encode(), digest_size=16).hexdigest()}"
 
 
-def _checked(headers: Mapping[str, str] | None) -> Mapping[str, str]:
+def _checked(headers: Mapping[str, str] | None, sign: str) -> Mapping[str, str]:
     if headers is None:
         return {}
     if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
@@ -114,4 +112,6 @@ def _checked(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     for name in headers:
         if not HEADER_NAME.fullmatch(name):
             raise Invalid(f"{shown(name)} is no name of a header")
+        if sign and name.lower() in (ID, TIMESTAMP, SIGNATURE):
+            raise Invalid(f"sign makes the headers {ID}, {TIMESTAMP} and {SIGNATURE}: leave them out of headers")
     return headers
