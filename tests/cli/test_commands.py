@@ -223,10 +223,10 @@ def test_queues_are_listed_with_what_they_have_to_do(hipq: HipqCommand) -> None:
     hipq("enqueue", "shop:app", "orders", "quick")
     hipq("enqueue", "shop:app", "mails", "mail", "--at", "2031-01-15T07:00:00Z")
     orders, mails = hipq("queue", "list", "shop:app", "--json").json
-    assert (orders["queue"], orders["table"], orders["ready"]) == ("orders", "shop_orders", True)
+    assert (orders["queue"], orders["table"], orders["ready"]) == ("orders", "shop_orders", 1)
     assert orders["types"][:2] == ["quick", "gate"]
-    assert (mails["ready"], mails["next_start"]) == (False, "2031-01-15T07:00:00+00:00")
-    assert "shop_mails" in hipq("queue", "list", "shop:app").out
+    assert (mails["ready"], mails["scheduled"], mails["next_start"]) == (0, 1, "2031-01-15T07:00:00+00:00")
+    assert "2031-01-15 07:00:00Z" in hipq("queue", "list", "shop:app").out
 
 
 def test_queues_only_the_database_knows_are_there_too(hipq: HipqCommand, folder: Path) -> None:

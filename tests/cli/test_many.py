@@ -8,9 +8,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from hipq.cli.job_list import Listed, _times
+from hipq.job.when import SECOND, to_datetime
 from tests.cli.conftest import HipqCommand
 
 
@@ -205,6 +209,21 @@ def test_what_a_list_says_of_a_job(hipq: HipqCommand, ids: list[str]) -> None:
     jobs = hipq("job", "list", "shop:app", "-q", "orders", "--json").json
     assert [job["duration"] is None for job in jobs] == [True, False, True]
     assert all(job["age"] >= 0 for job in jobs)
+
+
+def test_a_duration_is_from_when_the_job_was_due_to_its_end() -> None:
+    """Not from when it was added; and no less than nothing, if it ended before it was due."""
+
+    def job(job_id: int, due: int, ended: int) -> Any:
+        moments = {"create_time": 100, "scheduled_run_time": due, "update_time": ended}
+        return SimpleNamespace(
+            id=job_id, state="final", **{name: to_datetime(at * SECOND) for name, at in moments.items()}
+        )
+
+    app: Any = SimpleNamespace(name="shop", store=SimpleNamespace(now=lambda: 5000 * SECOND))
+    jobs = [job(1, 3700, 3707), job(2, 90, 103), job(3, 3700, 200)]
+    found = _times([Listed(app, "orders", one) for one in jobs])
+    assert found == {n: {"age": 4900.0, "duration": took} for n, took in ((1, 7.0), (2, 3.0), (3, 0.0))}
 
 
 def test_prune(hipq: HipqCommand, ids: list[str]) -> None:

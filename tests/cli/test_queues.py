@@ -274,7 +274,7 @@ def test_why_cannot_play_tricks_on_a_terminal(hipq: HipqCommand, other: Hipq, wh
     engine_id = other.store.take_lease(60, "a\x1b[2J\nb")
     assert "\\x1b[2J\\nb" in hipq("job", "why", *where, str(orders.enqueue("quick"))).out
     other.store.renew_lease(engine_id, 0)
-    assert "it ended with failed" in hipq("job", "why", *where, str(job_id)).out
+    assert "it ended with cancelled" in hipq("job", "why", *where, str(job_id)).out
 
 
 def test_why_beside_a_worker(

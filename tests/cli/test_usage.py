@@ -347,7 +347,7 @@ def test_a_module_for_an_application_is_told_what_to_write(hipq: HipqCommand, fo
     """Its source is read; it does not run."""
     (folder / "lab.py").write_text("import hipq\nlab: hipq.Hipq = hipq.Hipq('lab')\nraise SystemExit('it ran')\n")
     (folder / "two.py").write_text("from hipq import Hipq\na = Hipq('a')\nb = Hipq('b')\n")
-    (folder / "none.py").write_text("app = 5\n")
+    (folder / "none.py").write_text("app = dict()\n")
     (folder / "broken.py").write_text("app = (\n")
     for words, said in {
         ("worker", "shop"): "shop is a module: write shop:app",

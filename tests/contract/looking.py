@@ -172,12 +172,13 @@ class TestFind:
     ) -> None:
         """By the indexes of what failed, live or final; counted as it is found."""
         declined = Fault("failed", "declined by NONE of the banks")
-        for n in range(12):
+        for n in range(14):
             row = bring(store, engine, queue.number, "executing", job_type=f"type {n}", tenant=("", "acme")[n % 2])
             after = {
                 0: transitions.succeeded(row, "1", 200, NOW), 1: transitions.refused(row, declined, 400, NOW),
                 2: transitions.cancelled(row, "declined", NOW), 3: transitions.errored(row, declined, 500, NOW),
                 4: transitions.asked_again(row, Rerun(declined), ORDER, NOW), 5: row,
+                6: transitions.given_back(row, "declined by a worker that stops", False, NOW),
             }[n // 2]  # fmt: skip
             if after is not row:
                 save(store, row, after)
