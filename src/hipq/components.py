@@ -220,7 +220,7 @@ class Scheduler:
 
 class Result(msgspec.Struct, frozen=True):
     code: str
-    """Why the job stopped: ok, failed, retry or error."""
+    """Why the job stopped: ok, failed, retry, error or cancelled."""
     exitcode: int
     """1xx retry, 2xx ok, 4xx failed, 5xx error."""
     data: bytes

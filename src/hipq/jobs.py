@@ -41,7 +41,7 @@ class JobFilters(TypedDict, total=False):
     lane: str
     tenant: str
     code: str
-    """ok, failed, retry or error: how it ended, or went wrong the last time."""
+    """ok, failed, retry, error or cancelled: how it ended, or went wrong the last time."""
     error: str
     """Part of the text of its error, as "ConnectionError"."""
     since: datetime | None

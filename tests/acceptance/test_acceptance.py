@@ -198,7 +198,7 @@ class Play:
         for job in rows:
             kind = job.key.partition("-")[0]
             if kind == "late":
-                assert (job.code, job.fault.kind if job.fault else "") == ("failed", "cancelled"), job
+                assert (job.code, job.fault.kind if job.fault else "") == ("cancelled", "cancelled"), job
             elif kind == "error":
                 assert job.code == "error", (job, job.error)
                 assert json.loads(job.fault.message if job.fault else "") == answer_to(job.key)

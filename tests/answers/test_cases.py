@@ -1732,7 +1732,7 @@ def test_case_17_a_cancelled_job_is_called_off_and_then_final(app: Hipq, queue: 
     assert (job.state, job.phase, held(app, job_id), bank.called_off) == ("running", "cancelling", 1, [])
     run()
     job = app.job(job_id)
-    assert (job.state, job.code, job.exitcode, job.attempt, held(app, job_id)) == ("final", "failed", 499, 1, 0)
+    assert (job.state, job.code, job.exitcode, job.attempt, held(app, job_id)) == ("final", "cancelled", 499, 1, 0)
     assert job.fault is not None
     assert (job.fault.kind, job.fault.message, bank.called_off) == ("cancelled", "changed my mind", ["k"])
     assert told(job) == ["claimed", "waits", "cancelling", "cancel handler ended", "cancelled"]

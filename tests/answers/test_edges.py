@@ -109,7 +109,7 @@ def test_a_cancel_handler_that_kills_its_process_changes_nothing(
     run()
     job = app.job(job_id)
     if cause == "cancel":
-        assert (job.state, job.code, job.exitcode) == ("final", "failed", 499)
+        assert (job.state, job.code, job.exitcode) == ("final", "cancelled", 499)
     else:
         assert (job.state, job.failures) == ("retry", 1)
     assert "cancel handler failed" in [entry["event"] for entry in job.history]
@@ -126,7 +126,7 @@ def test_a_job_with_an_answer_before_it_is_called_off_when_it_is_cancelled(app: 
     app.cancel(job_id)
     assert app.job(job_id).phase == "cancelling"
     run()
-    assert (app.job(job_id).code, app.job(job_id).exitcode, told) == ("failed", 499, ["k"])
+    assert (app.job(job_id).code, app.job(job_id).exitcode, told) == ("cancelled", 499, ["k"])
     assert [one.state for one in app.answers.list()] == ["late"]
 
 

@@ -187,7 +187,7 @@ def test_jobs_are_filtered_and_paged(hipq: HipqCommand) -> None:
 def test_a_job_is_cancelled_once(hipq: HipqCommand) -> None:
     job_id = hipq("enqueue", "shop:app", "orders", "quick").out.strip()
     cancelled = hipq("job", "cancel", "shop:app", job_id, "--reason", "not wanted", "--json").json
-    assert (cancelled["state"], cancelled["code"], cancelled["error"]) == ("final", "failed", "not wanted")
+    assert (cancelled["state"], cancelled["code"], cancelled["error"]) == ("final", "cancelled", "not wanted")
     again = hipq("job", "cancel", "shop:app", job_id)
     assert again.status == 1
     assert "final" in again.complaint

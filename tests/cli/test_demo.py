@@ -95,7 +95,7 @@ def test_every_kind_of_answer_and_of_ending_is_there_and_all_of_it_adds_up(hipq:
         "cancelled", "crashed",
     }  # fmt: skip
     assert set(report["answers"]) == {"matched", "buffered", "duplicate", "conflict", "late"}
-    assert set(report["jobs"]) == {"ok", "failed", "error", "scheduled"}
+    assert set(report["jobs"]) == {"ok", "failed", "error", "cancelled", "scheduled"}
     assert sum(report["jobs"].values()) > 400
     bank = report["bank"]
     assert min(bank[name] for name in ("refused", "never", "called off", "copies")) > 0

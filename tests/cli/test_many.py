@@ -36,7 +36,7 @@ def test_what_cannot_be_done_to_one_is_done_to_the_others(hipq: HipqCommand, ids
     hipq("job", "cancel", "shop:app", ids[0])
     done = hipq("job", "cancel", "shop:app", *ids[:3], "999999999")
     assert (done.status, done.out) == (1, "cancel: 2 done, 2 not\n")
-    assert f"job {ids[0]} is final (failed)" in done.err
+    assert f"job {ids[0]} is final (cancelled)" in done.err
     assert "there is no job 999999999 here" in done.err
     failed = hipq("job", "cancel", "shop:app", ids[0], ids[3], "--json")
     assert failed.status == 1
@@ -127,7 +127,7 @@ def test_again(hipq: HipqCommand, ids: list[str]) -> None:
     new = hipq("job", "requeue", "shop:app", ids[0], "--json").json
     assert (new["state"], new["type"]) == ("initial", "quick")
     assert str(new["id"]) not in ids
-    done = hipq("job", "requeue", "shop:app", "--code", "failed", "--yes", "--json").json
+    done = hipq("job", "requeue", "shop:app", "--code", "cancelled", "--yes", "--json").json
     assert done == {"found": 3, "changed": 3, "skipped": 0}
     assert len(states(hipq)) == 5 + 4
 

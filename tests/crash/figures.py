@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hipq import Hipq
 from hipq.job.model import Row
-from hipq.job.transitions import CANCELLED
+from hipq.job.states import Code
 from hipq.stores.filters import Filter
 
 PAGE = 5_000
@@ -55,8 +55,8 @@ class Figures:
                 found.append(f"the answer {data} was acknowledged, and its job came to {row.code} {row.result}")
         for (job_id,) in self.lines("cancelled"):
             row = self.by_id.get(int(job_id))
-            if row is None or row.exitcode != CANCELLED:
-                found.append(f"job {job_id} was cancelled, and has {row and row.exitcode}")
+            if row is None or row.code != Code.CANCELLED:
+                found.append(f"job {job_id} was cancelled, and has {row and row.code}")
         for job_id, attempt, how in self.lines("saved"):
             row = self.by_id.get(int(job_id))
             if row is None:

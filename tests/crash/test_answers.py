@@ -187,7 +187,7 @@ def job_problems(case: Case, job: dict[str, Any], answers: list[dict[str, Any]])
         found.append(f"its answers are {states}")
     if {one["job"] for one in answers} != {job["id"]}:
         found.append("its answers are not its own")
-    ended = ("final", "failed", None) if case.cancel else ("final", "ok", {"from": ids[-1]})
+    ended = ("final", "cancelled", None) if case.cancel else ("final", "ok", {"from": ids[-1]})
     if (job["state"], job["code"], job["result"]) != ended:
         found.append(f"it is {job['state']} {job['code']} with {job['result']}")
     if job["events"].count("answered") != (0 if case.cancel else len(ids)):

@@ -90,7 +90,7 @@ def test_a_running_handler_is_told_by_another_program(make_app: Callable[[], Hip
         until(lambda: "told to stop" in names)
     assert names == ["told to stop"]
     job = app.job(job_id)
-    assert (job.state, job.code, job.exitcode, job.attempt) == ("final", "failed", 499, 1)
+    assert (job.state, job.code, job.exitcode, job.attempt) == ("final", "cancelled", 499, 1)
     assert str(job.fault) == "not wanted"
 
 

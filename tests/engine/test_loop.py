@@ -111,7 +111,7 @@ def test_a_cancelled_job_keeps_nothing_of_what_its_handler_comes_to(app: Hipq, q
     thread.join(60)
     engine.executor.close()
     after = app.job(job_id)
-    assert (after.state, after.code, after.exitcode) == ("final", "failed", 499)
+    assert (after.state, after.code, after.exitcode) == ("final", "cancelled", 499)
     assert after.fault is not None
     assert after.fault.message == "changed my mind"
     assert after._row == before._row

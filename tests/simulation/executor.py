@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hipq.engine.launch import Launcher
 from hipq.executors.execution import Execution
-from hipq.job.transitions import CANCELLED
+from hipq.job.states import Code
 from tests.simulation.audit import Broken
 from tests.simulation.faults import Crash
 
@@ -117,7 +117,7 @@ class SimulatedExecutor:
         over = self._world.clock.steady() >= execution.run.started + execution.limit
         if not execution.abandonment.gently and not over and execution.run.started and self._life.engine.stopping < 2:
             job = self._world.app.job(execution.row.id)
-            if job.exitcode == CANCELLED:
+            if job.code == Code.CANCELLED:
                 raise Broken(f"told: the handler of job {job.id} was not told that it is cancelled")
         if self._busy.pop(id(execution), None):
             self._give(execution)

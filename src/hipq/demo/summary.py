@@ -89,7 +89,7 @@ def _jobs(facts: DemoFacts) -> Checks:
     every, charges, receipts = facts.jobs, facts.of_type("charge"), facts.of_type("receipt")
     paid, live = _ended(charges, Code.OK), [job for job in every if job.state != FINAL]
     ends = Counter(job.code for job in every if job.state == FINAL)
-    parts = {code: ends[code] for code in (Code.OK, Code.FAILED, Code.ERROR)}
+    parts = {code: ends[code] for code in (Code.OK, Code.FAILED, Code.ERROR, Code.CANCELLED)}
     yield (
         "jobs", f"{len(every)} in the database = {facts.added} added by the shop + {len(receipts)} by other jobs",
         len(every) == facts.added + len(receipts) == facts.events[JobEvent.ADDED] == len({job.id for job in every}),
@@ -165,7 +165,7 @@ def _single(facts: DemoFacts) -> Checks:
         return [(job.code, job.exitcode, job.attempt, job.failures) for job in facts.of_type(job_type)]
 
     yield "failed", "the audit, for good, at its first attempt", ends("audit") == [(Code.FAILED, 400, 1, 0)]
-    yield "cancelled", "the newsletter, before it started", ends("newsletter") == [(Code.FAILED, 499, 0, 0)]
+    yield "cancelled", "the newsletter, before it started", ends("newsletter") == [(Code.CANCELLED, 499, 0, 0)]
     holds = ends("reconcile") == [(Code.OK, 200, 2, 1)] and facts.events[JobEvent.CRASHED] == 1
     yield "crashed", "the job that killed its process ran again, apart, and succeeded", holds
 

@@ -30,8 +30,7 @@ from hipq.errors import StoreBusy, StoreRefused
 from hipq.job.answer import MATCHED, waited
 from hipq.job.event_names import JobEvent
 from hipq.job.model import Change, Row, queue_of
-from hipq.job.states import CANCELLING, ERROR, FINAL
-from hipq.job.transitions import CANCELLED
+from hipq.job.states import CANCELLING, ERROR, FINAL, Code
 from hipq.stores.claims import Claim, Turned
 
 
@@ -250,5 +249,5 @@ def _events(change: Change, turned: Turned) -> Iterator[tuple[str, Row]]:
     if name == JobEvent.TIMED_OUT and after.phase == CANCELLING:
         yield CANCELLING, after
     has_cancelled = name in (JobEvent.CANCEL_HANDLER_ENDED, JobEvent.CANCEL_HANDLER_FAILED)
-    if has_cancelled and after.state == FINAL and after.exitcode == CANCELLED:
+    if has_cancelled and after.state == FINAL and after.code == Code.CANCELLED:
         yield JobEvent.CANCELLED, after

@@ -51,9 +51,10 @@ class Code:
     FAILED: Final = "failed"
     RETRY: Final = "retry"
     ERROR: Final = "error"
+    CANCELLED: Final = "cancelled"
 
 
-CODES: Final = (NONE, Code.OK, Code.FAILED, Code.RETRY, Code.ERROR)
+CODES: Final = (NONE, Code.OK, Code.FAILED, Code.RETRY, Code.ERROR, Code.CANCELLED)
 
 MEANING: Final[Mapping[str, str]] = {
     INITIAL: "the job was added and never tried; `error` is NONE",

@@ -17,8 +17,6 @@ from hipq.job.states import DECIDING, DONE, ERROR, FINAL, INITIAL, NONE, READY, 
 from hipq.job.when import later
 from hipq.job.windows import opening
 
-CANCELLED = 499
-"""The exitcode of a job that was cancelled."""
 CRASHES_ALLOWED = 3
 """How often a job without a retry handler may crash before it is final; other code of a job than its handler, too.
 `crashes` is one more than the crashes counted so far: its first unit means "suspect"."""
@@ -125,9 +123,8 @@ def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
 
 def cancelled(row: Row, reason: str, now: int) -> Row:
     path = {INITIAL: (RUNNING, ERROR, FINAL), RETRY: (RUNNING, ERROR, FINAL), RUNNING: (ERROR, FINAL), ERROR: (FINAL,)}
-    return _ended(
-        row, Fault(FaultKind.CANCELLED, reason), Code.FAILED, CANCELLED, now, JobEvent.CANCELLED, *path[row.state]
-    )
+    fault = Fault(FaultKind.CANCELLED, reason)
+    return _ended(row, fault, Code.CANCELLED, 499, now, JobEvent.CANCELLED, *path[row.state])
 
 
 def adopted(row: Row, owner: int, now: int) -> Row:

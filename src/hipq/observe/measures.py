@@ -16,8 +16,7 @@ from hipq.events import Event, Events
 from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.model import Row
-from hipq.job.states import EXECUTING, FINAL, READY, SCHEDULED
-from hipq.job.transitions import CANCELLED
+from hipq.job.states import EXECUTING, FINAL, READY, SCHEDULED, Code
 from hipq.job.units import UNIT
 from hipq.observe.counts import BOUNDS
 from hipq.stores.protocols import Store
@@ -190,7 +189,5 @@ class Looks:
 
 def _ended(name: str, row: Row, job: tuple[str, str]) -> Iterator[Sample]:
     """A cancelled job is counted once, although a cancel handler may have an end of its own."""
-    if row.exitcode != CANCELLED:
+    if row.code != Code.CANCELLED or name == JobEvent.CANCELLED:
         yield Sample(ENDED, (*job, row.code))
-    elif name == JobEvent.CANCELLED:
-        yield Sample(ENDED, (*job, JobEvent.CANCELLED))

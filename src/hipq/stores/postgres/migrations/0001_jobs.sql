@@ -126,7 +126,7 @@ CREATE TABLE {live} (
   history TEXT NOT NULL DEFAULT '[]',
   create_time BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
   update_time BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'cancelling') AND error = 'NONE') OR (state = 'error' AND phase IN ('deciding') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
+  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'cancelling') AND error = 'NONE') OR (state = 'error' AND phase IN ('deciding') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error', 'cancelled') AND attempt >= 0 AND throttle_factor >= 1),
   -- Other programs write these columns, too: what an engine could not read would stop it.
   CONSTRAINT {live}_values CHECK ((scheduled_run_time > 0 OR phase <> 'scheduled') AND timeout > 0 AND timeout <= 3155760000
     AND priority BETWEEN -2147483648 AND 2147483647 AND scheduled_run_time <= 253402300799000000
@@ -182,7 +182,7 @@ CREATE TABLE {final} (
   history TEXT NOT NULL,
   create_time BIGINT NOT NULL,
   update_time BIGINT NOT NULL,
-  CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
+  CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error', 'cancelled') AND attempt >= 0 AND throttle_factor >= 1)
 );
 CREATE INDEX {final}_key ON {final} (job_key, job_type, update_time);  -- the last one that had a key
 CREATE INDEX {final}_waited ON {final} (wait_key, job_type, tenant, update_time) WHERE wait_key <> '';
