@@ -48,7 +48,7 @@ def send() -> None:
     meeting = remind.apply_async(("the meeting that was called off",), countdown=5)
     remind.apply_async(("the taxes",), countdown=365 * 86_400)
     meeting.revoke()
-    for job in kept.jobs("eta", state="initial"):
+    for job in kept.jobs("eta", oldest=True, state="initial"):
         print(f"{job.key} is kept until {job.scheduled_run_time:%Y-%m-%d %H:%M:%S} UTC")
 
 

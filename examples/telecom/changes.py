@@ -206,7 +206,7 @@ def forget_earlier() -> None:
     """Cancel what an earlier run was stopped at: this network knows nothing of it, and it would hold its part of the
     limits until its time-out."""
     for state in ("running", "initial", "error", "retry"):
-        for job in app.jobs("changes", state=state, limit=10_000):
+        for job in app.jobs("changes", oldest=True, state=state, limit=10_000):
             app.cancel(job.id, "the run it was part of was stopped")
 
 

@@ -91,12 +91,17 @@ class Jobs:
     def __init__(self, app: Hipq) -> None:
         self._app = app
 
-    def __call__(self, queue: str, *, after: int = 0, limit: int = 100, **wanted: Unpack[JobFilters]) -> list[Job[Any]]:
-        """Jobs of a queue, in the order they were added; `after` the last id of one page gives the next. `wanted`: see
-        `JobFilters`. Data, result and history of each are read when they are asked for, and are as they are then."""
+    def __call__(
+        self, queue: str, *, oldest: bool = False, after: int = 0, limit: int = 100, **wanted: Unpack[JobFilters]
+    ) -> list[Job[Any]]:
+        """Jobs of a queue, the newest first, or with `oldest` in the order they were added; `after` the last id of one
+        page gives the next. `wanted`: see `JobFilters`. Data, result and history of each are read when they are asked
+        for, and are as they are then."""
         whole(limit, "limit", 1, 10_000)
         whole(after, "after", 0, (1 << 63) - 1)
-        return self.find(self._filter(queue, after, limit, **wanted))
+        if not isinstance(oldest, bool):
+            raise Invalid(f"oldest must be True or False, not {shown(oldest)}")
+        return self.find(self._filter(queue, after, limit, **wanted)._replace(newest=not oldest))
 
     alist = awaitable(__call__)
 

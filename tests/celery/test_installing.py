@@ -46,7 +46,7 @@ def test_it_may_be_installed_before_the_app_is_configured(tmp_path: Path) -> Non
     assert not app.configured
     app.config_from_object({"broker_url": "memory://", "task_default_queue": "late", "timezone": "Asia/Tokyo"})
     app.send_task("any", task_id="far", countdown=HOUR)
-    assert json.loads(kept.jobs("eta")[0].data["options"])["routing_key"] == "late"
+    assert json.loads(kept.jobs("eta", oldest=True)[0].data["options"])["routing_key"] == "late"
     hipq.celery.uninstall(app)
 
 

@@ -145,7 +145,7 @@ def test_a_task_is_kept_though_monitors_cannot_be_told(tmp_path: Path) -> None:
 def test_its_time_to_live_counts_from_when_it_was_sent(case: Case, kept: Hipq) -> None:
     case.add.apply_async(task_id="long", countdown=HOUR, expires=2 * HOUR)
     case.add.apply_async(task_id="over", countdown=HOUR, expires=2 * HOUR)
-    (long, over) = kept.jobs("eta")
+    (long, over) = kept.jobs("eta", oldest=True)
     data = over.data | {"expires_at": time.time() - 5}
     kept.cancel(over.id)
     kept.queues[0].enqueue("publish", data, key="over", delay=HOUR)
@@ -183,7 +183,7 @@ def test_a_retry_is_kept_though_the_run_before_is_not_settled(case: Case, kept: 
         kept.jobs.retry_all("eta")
         kept.run(until_empty=True)
     assert sent_meanwhile
-    waiting = [(job.key, job.data["retries"]) for job in kept.jobs("eta", state="initial")]
+    waiting = [(job.key, job.data["retries"]) for job in kept.jobs("eta", oldest=True, state="initial")]
     assert waiting == [("again~1", 1), ("again~2", 0)]
     assert hipq.celery.cancel(case.app, "again")
     assert not ids(kept)

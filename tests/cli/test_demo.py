@@ -275,7 +275,7 @@ def test_a_job_that_is_lost_is_missed(hipq: HipqCommand, monkeypatch: pytest.Mon
     gather = summary.gathered
 
     def losing(run: Run, *others: Any) -> DemoFacts:
-        lost = run.shop.app.jobs("mails", limit=7)[-1].id
+        lost = run.shop.app.jobs("mails", oldest=True, limit=7)[-1].id
         with sqlite3.connect(run.shop.app.url.removeprefix("sqlite:///")) as connection:
             connection.execute("DELETE FROM demo_mails_final WHERE id = ?", (lost,))
         return gather(run, *others)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from hipq.cli.job_list import Listed, _times
+from hipq.job.when import SECOND, to_datetime
 from tests.cli.conftest import HipqCommand
 
 
@@ -22,7 +27,7 @@ def ids(hipq: HipqCommand) -> list[str]:
 
 def states(hipq: HipqCommand) -> list[str]:
     """Of orders, then of mails."""
-    jobs = hipq("job", "list", "shop:app", "--json").json
+    jobs = hipq("job", "list", "shop:app", "--oldest", "--json").json
     return [job["state"] for queue in ("orders", "mails") for job in jobs if job["queue"] == queue]
 
 
@@ -161,22 +166,64 @@ def test_filters_of_a_list(hipq: HipqCommand, ids: list[str]) -> None:
     def listed(*words: str) -> list[str]:
         return [str(job["id"]) for job in hipq("job", "list", "shop:app", *words, "--json").json]
 
-    assert listed("--code", "failed") == [ids[1]]
+    assert listed("--code", "cancelled") == [ids[1]]
+    assert listed("--code", "failed") == []
     assert listed("--error", "wanted any") == [ids[1]]
-    assert listed("--newer-than", "1h") == sorted(ids, key=int)
+    assert listed("--newer-than", "1h") == ids[::-1], "by time: ids of queues cannot be compared"
+    assert listed("--newer-than", "1h", "--oldest") == ids
     assert listed("--older-than", "1h") == []
     assert listed("--since", "2031-01-15T08:00:00Z") == []
     assert listed("--before", "2031-01-15T08:00:00Z", "--lane", "east") == []
     assert "since must be a moment" in hipq("job", "list", "shop:app", "--since", "yesterday").err
 
 
-def test_the_next_page(hipq: HipqCommand, ids: list[str]) -> None:
-    page = hipq("job", "list", "shop:app", "--limit", "3")
-    third = sorted(ids, key=int)[2]
-    assert f"there is more: hipq job list shop:app --limit 3 --after {third}\n" in page.err
-    last = hipq("job", "list", "shop:app", "--limit", "3", "--after", max(ids, key=int))
-    assert last.status == 0
-    assert "there is more" not in last.err
+@pytest.mark.parametrize("oldest", [[], ["--oldest"]])
+def test_the_next_page(hipq: HipqCommand, ids: list[str], oldest: list[str]) -> None:
+    """Of several queues: as the command says it that found more."""
+    command, seen, pages = ["hipq", "job", "list", "shop:app", *oldest, "--limit", "2"], [], 0
+    while command and pages < len(ids):
+        page, pages = hipq(*command[1:]), pages + 1
+        seen += [line.split()[0] for line in page.out.splitlines()[1:]]
+        command = shlex.split(page.err.partition("there is more: ")[2])
+    assert (seen, pages) == (ids if oldest else ids[::-1], 3)
+    behind = hipq("job", "list", "shop:app", "-q", "orders", "--after", ids[1], "--json").json
+    assert [str(job["id"]) for job in behind] == [ids[0]]
+    for wrong in ("x", "1,", "-1"):
+        refused = hipq("job", "list", "shop:app", "--after", wrong)
+        assert (refused.status, "after must be a whole number" in refused.err) == (2, True)
+
+
+def test_what_a_list_says_of_a_job(hipq: HipqCommand, ids: list[str]) -> None:
+    """Columns that no job fills are left out."""
+    hipq("job", "cancel", "shop:app", ids[1], "--reason", "not wanted any more, and that is a very long story")
+    lines = hipq("job", "list", "shop:app", "-q", "orders").out.splitlines()
+    assert lines[0].split() == [
+        "id", "queue", "type", "key", "state", "phase", "code", "attempt", "age", "duration", "scheduled", "run",
+        "time", "error",
+    ]  # fmt: skip
+    (ended,) = (line for line in lines if line.split()[0] == ids[1])
+    assert ended.endswith("  not wanted any more, and that is a very…")
+    assert ended.split()[4:7] == ["final", "done", "cancelled"]
+    only = hipq("job", "list", "shop:app", "-q", "orders", "--phase", "done").out.splitlines()
+    assert "scheduled" not in only[0]
+    jobs = hipq("job", "list", "shop:app", "-q", "orders", "--json").json
+    assert [job["duration"] is None for job in jobs] == [True, False, True]
+    assert all(job["age"] >= 0 for job in jobs)
+
+
+def test_a_duration_is_from_when_the_job_was_due_to_its_end() -> None:
+    """Not from when it was added; and no less than nothing, if it ended before it was due."""
+
+    def job(job_id: int, due: int, ended: int) -> Any:
+        moments = {"create_time": 100, "scheduled_run_time": due, "update_time": ended}
+        return SimpleNamespace(
+            id=job_id, state="final", **{name: to_datetime(at * SECOND) for name, at in moments.items()}
+        )
+
+    app: Any = SimpleNamespace(name="shop", store=SimpleNamespace(now=lambda: 5000 * SECOND))
+    jobs = [job(1, 3700, 3707), job(2, 90, 103), job(3, 3700, 200)]
+    found = _times([Listed(app, "orders", one) for one in jobs])
+    assert found == {n: {"age": 4900.0, "duration": took} for n, took in ((1, 7.0), (2, 3.0), (3, 0.0))}
 
 
 def test_prune(hipq: HipqCommand, ids: list[str]) -> None:

@@ -22,10 +22,10 @@ def test_from_a_file_to_a_server_and_on(hipq: HipqCommand) -> None:
         assert "all of it has arrived, row for row" in moved.out
         assert f"export HIPQ_DATABASE_URL={target}" in moved.out
         assert "copying" in moved.err
-        listed = hipq("job", "list", "--db", target, "--json").json
+        listed = hipq("job", "list", "--db", target, "--oldest", "--json").json
         assert [str(job["id"]) for job in listed] == ids
         assert hipq("worker", "shop:app", "--until-empty").status == 0  # by its old address
-        assert [job["code"] for job in hipq("job", "list", "--db", target, "--json").json] == ["ok"] * 3
+        assert [job["code"] for job in hipq("job", "list", "--db", target, "--oldest", "--json").json] == ["ok"] * 3
         followed = hipq("job", "list", "--db", "sqlite:///shop.db", "--json")
         assert [job["code"] for job in followed.json] == ["ok"] * 3
         again = hipq("move", "sqlite:///shop.db", target)

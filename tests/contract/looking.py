@@ -111,6 +111,28 @@ class TestFind:
             after = page[-1].id
         assert pages == [ids[:10], ids[10:20], ids[20:]]
 
+    def test_the_newest_come_first_where_that_is_wanted(self, store: Store, engine: int, queue: QueueTables) -> None:
+        """Live and final ones, by each of the ways in which a page is found."""
+        for n in range(24):
+            job = new(queue.number, "same" if n % 2 else f"key {n}", tenant=("", "acme", "other")[n % 3])
+            add(store, [job])
+            if n < 18:
+                finish(store, claim(store, engine, queue.number)[0])
+        rows = everything(store, queue.number)[::-1]
+        filters: list[dict[str, Any]] = [
+            {}, {"state": "final"}, {"state": "initial"}, {"job_key": "same"}, {"tenant": "acme"}, {"code": "ok"},
+            {"tenant": "acme", "job_key": "same"}, {"tenant": "acme", "state": "final"}, {"job_type": TYPE},
+        ]  # fmt: skip
+        for wanted in filters:
+            expected = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+            assert len(expected) > 2
+            found: list[Row] = []
+            while page := store.find(
+                Filter(queue.number, **wanted, newest=True, after=found[-1].id if found else 0, limit=3)
+            ):
+                found += page
+            assert found == expected, wanted
+
     def test_filters_narrow_and_combine(self, store: Store, engine: int, queue: QueueTables) -> None:
         for place in PLACES:
             for tenant in ("", "acme"):

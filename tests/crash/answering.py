@@ -341,7 +341,7 @@ def rows_of(app: Hipq) -> list[Row]:
 def jobs_of(app: Hipq) -> list[dict[str, Any]]:
     names = ("id", "key", "type", "state", "phase", "code", "result", "attempt", "failures")
     found: list[Job[Any]] = []
-    while page := app.jobs("jobs", after=found[-1].id if found else 0, limit=1000):
+    while page := app.jobs("jobs", oldest=True, after=found[-1].id if found else 0, limit=1000):
         found += page
     return [
         {name: getattr(job, name) for name in names} | {"events": [entry["event"] for entry in job.history]}

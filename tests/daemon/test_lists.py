@@ -93,7 +93,7 @@ def test_what_a_listed_job_carries_is_read_when_it_is_asked_for(url: str) -> Non
     app.run(until_empty=True)
     assert [job.state for job in listed] == ["initial"] * 3, "as they were"
     assert [job.data for job in listed] == [0, 1, 2]
-    first, _, third = app.jobs("orders")
+    first, _, third = app.jobs("orders", oldest=True)
     assert (first.id, first.result) == (ids[0], {"shipped": 0})
     assert [entry["event"] for entry in first.history][-1] == "ok"
     app.jobs.prune(0)

@@ -19,7 +19,7 @@ Run = Callable[[], None]
 
 def ticks(app: Hipq) -> list[str]:
     """When the jobs of schedules were due, as the clock on the wall shows it."""
-    return [f"{job.scheduled_run_time:%H:%M}" for job in app.jobs("orders", limit=1000)]
+    return [f"{job.scheduled_run_time:%H:%M}" for job in app.jobs("orders", oldest=True, limit=1000)]
 
 
 def test_a_tick_adds_a_job_and_the_job_runs(queue: Queue, clock: HandClock, run: Run) -> None:
@@ -216,7 +216,7 @@ def test_a_tick_whose_job_is_refused_is_said_and_stops_nothing(app: Hipq, clock:
     app.rules.set_limit("orders", None)
     clock.advance(minutes=1)
     app.run(until_empty=True)
-    assert [job.type for job in app.jobs("orders")] == ["light", "heavy"]
+    assert [job.type for job in app.jobs("orders", oldest=True)] == ["light", "heavy"]
 
 
 def test_a_calendar_set_back_does_not_silence_a_schedule(app: Hipq, queue: Queue, clock: HandClock, run: Run) -> None:

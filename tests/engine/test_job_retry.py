@@ -103,8 +103,8 @@ def test_every_way_of_adding_a_job_takes_it(app: Hipq, queue: Queue, url: str, r
     run()
     clock.advance(minutes=1)
     run()
-    ids += [job.id for job in app.jobs("orders", type="child")]
-    ids += [job.id for job in app.jobs("orders", key="cron:tick")]
+    ids += [job.id for job in app.jobs("orders", oldest=True, type="child")]
+    ids += [job.id for job in app.jobs("orders", oldest=True, key="cron:tick")]
     assert len(ids) == 312
     assert [app.job(job_id).retry for job_id in ids] == [own] * 312
 

@@ -158,7 +158,7 @@ def some(queue: Queue, run: Run, clock: HandClock) -> dict[str, list[int]]:
 
 def test_filters(app: Hipq, some: dict[str, list[int]], clock: HandClock) -> None:
     def ids(**wanted: Any) -> list[int]:
-        found = [job.id for job in app.jobs("orders", **wanted)]
+        found = [job.id for job in app.jobs("orders", oldest=True, **wanted)]
         assert app.jobs.count("orders", **wanted) == len(found)
         return found
 
@@ -340,7 +340,7 @@ def test_all_but_the_last_go(app: Hipq, queue: Queue, done: list[int], run: Run,
         clock.advance(minutes=1)
     assert app.jobs.prune(keep=12) == 0
     assert app.jobs.prune(keep=5) == 7
-    assert [job.id for job in app.jobs("orders")] == ids[7:]
+    assert [job.id for job in app.jobs("orders", oldest=True)] == ids[7:]
     assert app.jobs.prune(keep=0) == 5
     assert len(done) == 12
 
@@ -355,7 +355,7 @@ def test_age_or_number_whichever_comes_first(
         clock.advance(hours=1)
     assert app.jobs.prune(timedelta(hours=3, minutes=30), keep=3) == 1
     assert app.jobs.prune(timedelta(hours=2, minutes=30), keep=3) == 1
-    assert [job.id for job in app.jobs("orders")] == ids[2:]
+    assert [job.id for job in app.jobs("orders", oldest=True)] == ids[2:]
     with pytest.raises(Invalid, match="say what to delete"):
         app.jobs.prune()
     assert done == [0, 1, 2, 3]

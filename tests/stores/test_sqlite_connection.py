@@ -87,7 +87,7 @@ def test_a_forked_child_opens_a_connection_of_its_own(tmp_path: Path) -> None:
     for number in range(50):
         queue.enqueue("work", number)
     assert os.waitpid(pid, 0)[1] == 0
-    ids = [job.id for job in app.jobs("orders", limit=1000)]
+    ids = [job.id for job in app.jobs("orders", oldest=True, limit=1000)]
     assert ids[0] == first
     assert len(ids) == len(set(ids)) == 101
     check = sqlite3.connect(tmp_path / "a.db")

@@ -168,7 +168,7 @@ def test_a_file_that_is_put_back_is_used_again(file: Path, queue: Queue) -> None
         queue.enqueue("work")
     file.with_name("renamed.db").rename(file)
     queue.enqueue("work", "after")
-    assert [job.data for job in queue.app.jobs("orders")] == ["before", "after"]
+    assert [job.data for job in queue.app.jobs("orders", oldest=True)] == ["before", "after"]
 
 
 def test_a_link_that_points_to_another_database_is_noticed(file: Path, tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ FILTERS: Final[dict[str, dict[str, Any]]] = {
     "key": {"job_key": "shared"},
     "key and type": {"job_key": "shared", "job_type": "shared"},
     "no such key": {"job_key": "other"},
+    "newest": {"newest": True},
+    "newest, next page": {"newest": True, "after": (OWN // 2) << 16, "limit": 10},
+    "newest of a key": {"newest": True, "job_key": "shared"},
 }
 KEPT: Final = {"state": "initial", "phase": "ready", "code": "NONE"}
 ENDED: Final = {"state": "final", "phase": "done", "code": "ok"}
@@ -126,7 +129,7 @@ def test_a_list_reads_only_what_is_the_tenants(measured: Measured, name: str) ->
 @pytest.mark.parametrize("name", FILTERS)
 def test_whatever_the_plan_a_list_is_the_same(measured: Measured, name: str) -> None:
     first = measured.found["small", name]
-    assert first == sorted(first)
+    assert first == sorted(first, reverse="newest" in name)
     assert bool(first) == (name not in ("nothing", "executing", "no such type", "no such code", "no such key"))
     assert [measured.found[stage, name] for stage in STAGES] == [first] * len(STAGES)
 

@@ -63,7 +63,7 @@ def test_each_outcome_is_saved_before_the_next_handler_begins(app: Hipq, shop: H
 
     @queue.job
     def look(_job: Job[Any]) -> None:
-        seen.append([one.key for one in app.jobs("orders", state="final")])
+        seen.append([one.key for one in app.jobs("orders", oldest=True, state="final")])
 
     for key in "abc":
         look.enqueue(key=key)

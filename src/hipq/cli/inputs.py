@@ -12,6 +12,7 @@ import click
 from hipq.cli.commands import Decorator, together
 from hipq.errors import Invalid
 from hipq.job import payload
+from hipq.job.model import queue_of
 from hipq.job.names import whole
 from hipq.job.retries import Strategy, backoff, fixed, schedule
 from hipq.job.units import Number, given
@@ -70,6 +71,18 @@ class JobId(Parsed):
         if isinstance(value, str) and not value.lstrip("-").isdigit():
             raise Invalid(f"a job id is a number, not {value!r:.40}; `hipq job list --key` finds a job by its key")
         return Whole.parse(value, "a job id", 1, (1 << 63) - 1)
+
+
+class Places(Parsed):
+    """Ids of jobs with commas between them, by the numbers of their queues."""
+
+    name = "numbers"
+
+    @staticmethod
+    def parse(value: Any) -> dict[int, int]:
+        given = value if isinstance(value, dict) else {one: one for one in str(value).split(",")}
+        ids = [Whole.parse(one, "after", 0, (1 << 63) - 1) for one in given.values()]
+        return {queue_of(job_id): job_id for job_id in ids}
 
 
 class Duration(Parsed):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import click
 
-from hipq import Job
 from hipq.cli.commands import asked, group
-from hipq.cli.inputs import Duration, JobId, Moment, Whole, number_option
+from hipq.cli.inputs import Duration, JobId, Moment, Places, Whole, number_option
+from hipq.cli.job_list import page, print_list, whole
 from hipq.cli.many import JobChange, changing, job_filters, whole_job
-from hipq.cli.show import described, next_page, outlined, print_job, print_jobs, print_json_list, say
+from hipq.cli.show import next_page, print_job, print_json_list, say
 from hipq.cli.show_answers import answers_of
 from hipq.cli.target import AppCommand, Target
-from hipq.errors import NotFound
 from hipq.job import names
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.jobs import JobFilters
@@ -52,33 +50,26 @@ def show(target: Target, job_id: int) -> None:
     "hipq job list --db postgresql://host/database --state final --limit 1000 --json",
 )
 @job_filters
-@click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: ids above this one.")
+@click.option("--oldest", is_flag=True, help="The oldest first.")
+@click.option(
+    "--after",
+    type=Places(),
+    default={},
+    metavar="ID[,ID]",
+    help="The next page: behind these, each the last that was shown of its queue.",
+)
 @number_option("--limit", 1, 9_999, 100, "How many a page.")
-def list_jobs(target: Target, queue: str | None, wanted: JobFilters, after: int, limit: int) -> None:
-    """Jobs by id, live and final: those of one queue in the order they were added."""
-    found = [
-        (app.name, each.name, job)
-        for app, each in target.queues(queue)
-        for job in app.jobs(each.name, after=after, limit=limit + 1, **wanted)
-    ]
-    found = sorted(found, key=lambda each: each[2].id)
-    more, found = len(found) > limit, found[:limit]
+def list_jobs(
+    target: Target, queue: str | None, wanted: JobFilters, oldest: bool, after: dict[int, int], limit: int
+) -> None:
+    """Jobs, live and final, the newest first. Of one that has ended, the duration is the time from when it was due."""
+    found = page(target.queues(queue), wanted, after, limit, oldest)
     if asked("json"):
-        print_json_list(_whole(found))
+        print_json_list(whole(found.jobs))
         return
-    print_jobs([outlined(*each) for each in found])
-    if more:
-        next_page(found[-1][2].id)
-
-
-def _whole(found: list[tuple[str, str, Job[Any]]]) -> Iterator[dict[str, Any]]:
-    """Each is read when it is its turn, and forgotten then: with all they carry, a list might not fit into memory."""
-    found.reverse()
-    while found:
-        try:
-            yield described(*found.pop())
-        except NotFound:
-            pass  # it has been deleted since
+    print_list(found.jobs)
+    if found.after:
+        next_page(",".join(map(str, found.after.values())))
 
 
 @job.command("why", "hipq job why shop:app 65537")

@@ -28,7 +28,6 @@ from hipq.stores.password import without_password
 GIVEN: Final = "hipq.given"
 """Where a command's context keeps the words it was given."""
 
-_BRIEF = ("id", "queue", "tenant", "type", "key", "state", "phase", "code", "attempt", "scheduled_run_time")
 _FIELDS = (
     "id", "type", "key", "wait_key", "state", "phase", "attempt", "failures", "crashes", "code", "exitcode", "priority",
     "throttle_factor", "timeout", "scheduled_run_time", "deadline", "create_time", "update_time", "owner",
@@ -168,13 +167,11 @@ def print_lines(values: dict[str, Any]) -> None:
             click.echo(f"{name:<19}{escaped(str(value))}")
 
 
-def with_tenant(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The columns of a table; `tenant` only if a row has one: a library's queue has none."""
-    return [name for name in columns if name != "tenant" or any(row["tenant"] for row in rows)]
-
-
-def print_jobs(jobs: Sequence[dict[str, Any]]) -> None:
-    print_table(with_tenant(_BRIEF, jobs), jobs, none="jobs", spare=("attempt", "queue", "tenant"))
+def with_filled(
+    columns: Sequence[str], rows: Sequence[dict[str, Any]], sometimes: Sequence[str] = ("tenant",)
+) -> list[str]:
+    """The columns of a table; these only if a row has something there, as a library's queue has no tenant."""
+    return [name for name in columns if name not in sometimes or any(row[name] for row in rows)]
 
 
 def _whole(value: Any) -> str:

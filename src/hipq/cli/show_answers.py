@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hipq import Hipq
 from hipq.answers.inbox import Replayed
-from hipq.cli.show import clock, print_lines, print_table, with_tenant
+from hipq.cli.show import clock, print_lines, print_table, with_filled
 from hipq.job.answer import BUFFERED, LATE, STATES, UNREADABLE, Answer, Answered
 from hipq.job.model import queue_of
 
@@ -62,7 +62,7 @@ def answers_of(app: Hipq, job: int) -> dict[str, Any]:
 
 def print_answers(answers: Sequence[dict[str, Any]]) -> None:
     spare = ("keep_until", "copies", "id", "queue", "tenant")
-    print_table(with_tenant(_BRIEF, answers), answers, none="answers", spare=spare)
+    print_table(with_filled(_BRIEF, answers), answers, none="answers", spare=spare)
 
 
 def print_answer(answer: dict[str, Any]) -> None:

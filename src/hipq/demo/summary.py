@@ -62,7 +62,7 @@ class DemoFacts(NamedTuple):
 def gathered(run: Run, reception: Reception) -> DemoFacts:
     app = run.shop.app
     return DemoFacts(
-        jobs=[job for queue in app.queues for job in app.jobs(queue.name, limit=10_000)],
+        jobs=[job for queue in app.queues for job in app.jobs(queue.name, oldest=True, limit=10_000)],
         added=len(run.added),
         events=run.news.counts,
         tomorrow=run.tomorrow,

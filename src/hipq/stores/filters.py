@@ -27,11 +27,17 @@ class Filter(NamedTuple):
     """and before this one."""
     table: str = ""
     """"live" or "final" ones only."""
+    newest: bool = False
+    """Highest ids first."""
     after: int = 0
-    """Ids above this one only: the next page;"""
+    """Ids above this one only, or below it if the highest come first: the next page;"""
     until: int = 0
-    """and up to this one."""
+    """and up to this one, where the lowest come first."""
     limit: int = 100
+
+    @property
+    def order(self) -> str:
+        return " DESC" if self.newest else ""
 
     @property
     def tables(self) -> list[str]:
@@ -48,7 +54,7 @@ class Filter(NamedTuple):
         found += ["{contains}(error, :error) > 0"] if self.error else []
         found += ["create_time >= :since"] if self.since else []
         found += ["create_time < :before"] if self.before is not None else []
-        found += ["id > :after"] if self.after else []
+        found += [f"id {'<' if self.newest else '>'} :after"] if self.after else []
         found += ["id <= :until"] if self.until else []
         return " AND ".join(found) or "true"
 

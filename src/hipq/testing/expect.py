@@ -180,7 +180,7 @@ def of_these(apps: Sequence[Hipq], job_type: JobType) -> JobType:
 def _all(app: Hipq, queue: str, job_type: str = "") -> list[Job[Any]]:
     found: list[Job[Any]] = []
     wanted: JobFilters = {"type": job_type} if job_type else {}
-    while page := app.jobs(queue, after=found[-1].id if found else 0, limit=PAGE, **wanted):
+    while page := app.jobs(queue, oldest=True, after=found[-1].id if found else 0, limit=PAGE, **wanted):
         found += page
     return found
 

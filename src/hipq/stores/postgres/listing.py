@@ -1,8 +1,11 @@
-"""How a page of jobs is asked for, so that PostgreSQL has one way to find it.
+"""How a page of jobs is asked for, so that PostgreSQL finds it without reading what is not on it.
 
-Plans are made without the values (see `connection`), so it cannot know that a tenant has few jobs, and would read the
-jobs of all in the order of their ids until the page is full. So what a tenant has is asked for as a range of an index,
-sorted by its columns; and sorting is made dear, or a vacuum that found the table empty would make it look cheap.
+Plans of other statements are made without the values (see `session`). Which one is good for a list depends on them:
+jobs of a common type are soon found in the order of their ids, and those of a rare one are not.
+
+What a tenant has is not left to that: whatever the statistics say, no list may read the jobs of others. So it is
+asked for as a range of an index, sorted by its columns; and sorting is made dear, or a vacuum that found the table
+empty would make it look cheap.
 """
 
 from __future__ import annotations
@@ -15,20 +18,25 @@ from hipq.stores.filters import Filter
 from hipq.stores.postgres.connection import Connection
 
 _LAST: Final = (1 << 63) - 1
+_WITH_VALUES: Final = b"SET LOCAL plan_cache_mode = force_custom_plan"
+_UNSORTED: Final = b"; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off"
 
 
 def page(wanted: Filter, table: str) -> dict[str, str]:
     """Condition, order and limit of a page from the "live" or the "final" table."""
     if not wanted.tenant:
-        return {"where": wanted.condition(), "order": "id", "limit": ":limit", "by": ""}
+        return {"where": wanted.condition(), "order": f"id{wanted.order}", "limit": ":limit", "by": ""}
     if wanted.job_key and table == "live":
         return _live_by_key(wanted)
     index = ("tenant", "job_key") if wanted.job_key else ("tenant",)  # the index _named, or _tenant
-    order, start = ", ".join(index), ", ".join(f":{name}" for name in index)
-    end = ":until" if wanted.until else _LAST
-    within = f"({order}, id) > ({start}, :after) AND ({order}, id) <= ({start}, {end}) AND tenant <> ''"
+    columns, place = ", ".join((*index, "id")), ", ".join(f":{name}" for name in index)
+    first, last = (":after", ":until" if wanted.until else _LAST)
+    if wanted.newest:
+        first, last = ("0", ":after - 1" if wanted.after else _LAST)
+    within = f"({columns}) > ({place}, {first}) AND ({columns}) <= ({place}, {last}) AND tenant <> ''"
     rest = wanted._replace(tenant="", job_key="", after=0, until=0).condition()
-    return {"where": f"{within} AND {rest}", "order": f"{order}, id", "limit": ":limit", "by": ""}
+    order = ", ".join(f"{name}{wanted.order}" for name in (*index, "id"))
+    return {"where": f"{within} AND {rest}", "order": order, "limit": ":limit", "by": ""}
 
 
 def _live_by_key(wanted: Filter) -> dict[str, str]:
@@ -43,9 +51,6 @@ def _live_by_key(wanted: Filter) -> dict[str, str]:
 @contextmanager
 def planned(conn: Connection, wanted: Filter) -> Iterator[None]:
     """While the page is asked for."""
-    if not wanted.tenant:
-        yield
-        return
     with conn.transaction():
-        conn.execute(b"SET LOCAL enable_sort = off")
+        conn.execute(_WITH_VALUES + (_UNSORTED if wanted.tenant else b""))
         yield

@@ -138,4 +138,4 @@ class Dialect(ABC):
 
     @abstractmethod
     def _listing(self, wanted: Filter) -> AbstractContextManager[Sql]:
-        """While a page is asked for."""
+        """While a page is asked for, or a count."""

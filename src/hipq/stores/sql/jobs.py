@@ -59,7 +59,8 @@ class JobVerbs(Dialect):
         pages = {table: {**self._page(wanted, table), "selected": selected} for table in wanted.tables}
         if not pages:
             return []
-        query = self._of_tables("find", wanted.queue, pages, "SELECT * FROM ({}) AS found ORDER BY id LIMIT :limit")
+        around = f"SELECT * FROM ({{}}) AS found ORDER BY id{wanted.order} LIMIT :limit"
+        query = self._of_tables("find", wanted.queue, pages, around)
         with self._listing(wanted) as sql:
             return sql.read(Brief if brief else Row, query, wanted._asdict(), once=True)
 
@@ -81,7 +82,7 @@ class JobVerbs(Dialect):
             return 0
         around = "SELECT count(*) FROM (SELECT 1 FROM ({}) AS found LIMIT :limit) AS counted"
         query = self._of_tables("count", wanted.queue, pages, around)
-        with self._reading(long=True) as sql:
+        with self._listing(wanted) as sql:
             ((count,),) = sql.run(query, wanted._asdict(), once=True)
         return int(count)
 

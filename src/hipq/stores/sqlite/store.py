@@ -127,7 +127,7 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
             if wanted.tenant and wanted.job_key
             else ""
         )
-        return {"where": wanted.condition(), "by": by, "order": "id", "limit": ":limit"}
+        return {"where": wanted.condition(), "by": by, "order": f"id{wanted.order}", "limit": ":limit"}
 
     def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
         with self._reading() as sql:
