@@ -111,7 +111,7 @@ def test_cancelled_then_it_is_called_off(app: Hipq, queue: Queue, run: Run, bank
     assert app.job(job_id).phase == "answered"
     app.cancel(job_id)
     run()
-    assert (app.job(job_id).code, bank.called_off) == ("failed", ["k"])
+    assert (app.job(job_id).code, bank.called_off) == ("cancelled", ["k"])
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -142,7 +142,7 @@ def test_one_that_was_cancelled_meanwhile_has_no_error(app: Hipq, queue: Queue, 
 
     job_id = charge.enqueue(key="k")
     run()
-    assert app.job(job_id).code == "failed"
+    assert app.job(job_id).code == "cancelled"
     assert "lost" in heard
     assert "error" not in heard
 

@@ -575,7 +575,7 @@ class Races:
         for n, (left, right) in enumerate(hammered.both("cancel")):
             job, (kept,) = hammered.jobs[f"cancel-{n}"], hammered.answers[f"cancel-{n}"]
             if left == "saved":
-                assert (job.code, right, kept.state, kept.job) == ("failed", "late", "late", job.id)
+                assert (job.code, right, kept.state, kept.job) == ("cancelled", "late", "late", job.id)
             else:
                 assert (left, right, wrong(job, [kept])) == ("lost", "matched", "")
 

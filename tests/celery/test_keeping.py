@@ -201,7 +201,7 @@ def test_revoked_tasks_are_dropped_and_known_as_revoked(case: Case, kept: Hipq) 
     assert hipq.celery.cancel(case.app, "three")
     assert not ids(kept)
     kept.run(until_empty=True)
-    assert {job.code for job in kept.jobs("eta")} == {"failed"}
+    assert {job.code for job in kept.jobs("eta")} == {"cancelled"}
 
 
 def test_revoking_nothing_or_a_task_whose_id_another_begins_with_drops_no_other(case: Case, kept: Hipq) -> None:

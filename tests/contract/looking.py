@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hipq.job import transitions
+from hipq.job.fault import Fault
 from hipq.job.model import LISTED, Brief, Row
 from hipq.job.run_result import Rerun
 from hipq.job.states import SCHEDULED, WAITING
@@ -14,7 +15,7 @@ from hipq.job.when import SECOND
 from hipq.stores.claims import Peek
 from hipq.stores.filters import Filter
 from hipq.stores.protocols import Store
-from hipq.stores.values import Counted, QueueTables
+from hipq.stores.values import Counted, Counts, QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.database import Database
 from tests.contract.jobs import (
@@ -91,6 +92,31 @@ class TestDepth:
             "scheduled", "waiting", "executing", "parked",
         ]  # fmt: skip
 
+    def test_what_people_are_told_of_a_queue(self, store: Store, engine: int, queue: QueueTables) -> None:
+        assert store.counts(queue.number, 10, 0, 0) == Counts(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        for place in ("executing", "waiting"):
+            bring(store, engine, queue.number, place)
+        ends = {"failed": [NOW - 9, NOW - 9, NOW - 5], "cancelled": [NOW - 5], "ok": [NOW - 5]}
+        for code, moments in ends.items():
+            for n, at in enumerate(moments):
+                row = bring(store, engine, queue.number, "executing", key=f"{code} {n}")
+                after = {
+                    "failed": transitions.refused(row, FAULT, 400, at),
+                    "cancelled": transitions.cancelled(row, "enough", at),
+                    "ok": transitions.succeeded(row, "1", 200, at),
+                }[code]
+                save(store, row, after)
+        again = bring(store, engine, queue.number, "executing", key="again")
+        save(store, again, transitions.asked_again(again, Rerun(FAULT), ORDER, NOW))
+        add(store, [new(queue.number, job_type=f"type {n}", rank=1) for n in range(4)])
+        add(store, [new(queue.number, phase=SCHEDULED, scheduled_run_time=LATER + n) for n in range(3)])
+        found = store.counts(queue.number, 10, NOW - 5, NOW - 9)
+        assert (found.ready, found.scheduled, found.executing, found.waiting, found.parked) == (5, 3, 1, 1, 0)
+        assert (found.retry, found.failed, found.done, found.next_start) == (1, 1, 5, LATER)
+        assert store.counts(queue.number, 10, NOW - 9, NOW - 5)[5:8] == (1, 3, 3)
+        assert found.next_timeout > 0
+        assert store.counts(queue.number, 2, 0, 0)[:8] == (2, 2, 1, 1, 0, 1, 2, 2), "no further"
+
 
 class TestFind:
     def test_live_and_final_jobs_come_in_id_order(self, store: Store, engine: int, queue: QueueTables) -> None:
@@ -132,6 +158,55 @@ class TestFind:
             ):
                 found += page
             assert found == expected, wanted
+
+    def test_what_failed_is_found_by_its_error_and_its_code(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        """By the indexes of what failed, live or final; counted as it is found."""
+        declined = Fault("failed", "declined by NONE of the banks")
+        for n in range(14):
+            row = bring(store, engine, queue.number, "executing", job_type=f"type {n}", tenant=("", "acme")[n % 2])
+            after = {
+                0: transitions.succeeded(row, "1", 200, NOW), 1: transitions.refused(row, declined, 400, NOW),
+                2: transitions.cancelled(row, "declined", NOW), 3: transitions.errored(row, declined, 500, NOW),
+                4: transitions.asked_again(row, Rerun(declined), ORDER, NOW), 5: row,
+                6: transitions.given_back(row, "declined by a worker that stops", False, NOW),
+            }[n // 2]  # fmt: skip
+            if after is not row:
+                save(store, row, after)
+        save(
+            store,
+            again := row_of(store, everything(store, queue.number)[6].id),
+            transitions.gave_up(again, declined, NOW),
+        )
+        rows = everything(store, queue.number)
+        filters: list[dict[str, Any]] = [
+            {"error": "declined"}, {"error": "NONE"}, {"error": "NONE of"}, {"error": "banks", "code": "failed"},
+            {"error": "declined", "table": "live"}, {"error": "declined", "state": "final"}, {"state": "retry"},
+            {"error": "declined", "state": "retry"}, {"state": "error"}, {"error": "declined", "state": "error"},
+            {"error": "declined", "tenant": "acme"}, {"error": "declined", "job_type": "type 2"}, {"code": "failed"},
+            {"code": "cancelled"}, {"code": "error"}, {"code": "retry"}, {"code": "ok"}, {"phase": "executing"},
+            {"code": "cancelled", "tenant": "acme"}, {"code": "failed", "state": "retry"},
+            {"since": NOW, "code": "failed"},
+        ]  # fmt: skip
+
+        def fits(row: Row, name: str, value: Any) -> bool:
+            match name:
+                case "error":
+                    return row.error != "NONE" and value in row.error
+                case "table":
+                    return row.state != "final"
+                case "since":
+                    return row.create_time >= NOW
+            return bool(getattr(row, name) == value)
+
+        for wanted in filters:
+            expected = [row for row in rows if all(fits(row, *one) for one in wanted.items())]
+            assert store.find(Filter(queue.number, **wanted)) == expected, wanted
+            assert store.find(Filter(queue.number, **wanted, newest=True)) == expected[::-1], wanted
+            assert store.count(Filter(queue.number, **wanted)) == len(expected), wanted
+            assert store.count(Filter(queue.number, **wanted, limit=1)) == min(len(expected), 1), wanted
+        assert {row.code for row in rows} == {"ok", "failed", "cancelled", "error", "retry", "NONE"}
 
     def test_filters_narrow_and_combine(self, store: Store, engine: int, queue: QueueTables) -> None:
         for place in PLACES:

@@ -260,7 +260,7 @@ def test_who_waits_hears_at_once_when_the_job_ends(acme: Tenant) -> None:
     acme("POST", f"/v1/{{}}/jobs/{job_id}/cancel")
     waiting.join(30)
     (got,) = heard
-    assert (got.status, got.headers["x-hipq-code"]) == (200, "failed")
+    assert (got.status, got.headers["x-hipq-code"]) == (200, "cancelled")
 
 
 def test_who_asks_right_after_adding_finds_the_job(acme: Tenant) -> None:

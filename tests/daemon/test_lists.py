@@ -89,7 +89,7 @@ def test_what_a_listed_job_carries_is_read_when_it_is_asked_for(url: str) -> Non
 
     app.migrate()
     ids = [ship.enqueue(n) for n in range(3)]
-    listed = app.jobs("orders")
+    listed = app.jobs("orders", oldest=True)
     app.run(until_empty=True)
     assert [job.state for job in listed] == ["initial"] * 3, "as they were"
     assert [job.data for job in listed] == [0, 1, 2]

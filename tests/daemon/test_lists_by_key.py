@@ -15,7 +15,7 @@ from hipq.stores.filters import Filter
 
 def steps(store: Any, wanted: Filter, url: Path) -> int:
     """Of SQLite's machine, about, for the page that the store asks for."""
-    pages = {table: {**store._page(wanted, table), "selected": "id"} for table in wanted.tables}
+    pages = [(table, {**store._page(wanted, table), "selected": "id"}) for table in wanted.tables]
     query = store._of_tables("find", wanted.queue, pages, "{} ORDER BY id LIMIT :limit")
     count = 0
 

@@ -227,7 +227,7 @@ def test_a_waiting_job_that_is_cancelled_elsewhere_lets_the_next_one_start(app: 
         until(lambda: app.job(waits).phase == "waiting")
         other.cancel(waits)
         until(lambda: app.job(held_up).code == "ok")
-    assert app.job(waits).code == "failed"
+    assert app.job(waits).code == "cancelled"
 
 
 @real_time

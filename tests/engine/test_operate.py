@@ -89,7 +89,7 @@ def test_what_has_started_is_not_changed(app: Hipq, queue: Queue, run: Run) -> N
     with pytest.raises(Conflict, match="waits for its answer until 2027-01-16T08:00:00"):
         app.retry_now(job_id)
     app.cancel(job_id)
-    with pytest.raises(Conflict, match=r"is final \(failed\)"):
+    with pytest.raises(Conflict, match=r"is final \(cancelled\)"):
         app.jobs.change(job_id, priority=1)
 
 
@@ -189,7 +189,7 @@ def test_many_are_cancelled(app: Hipq, some: dict[str, list[int]]) -> None:
     steps: list[Changed] = []
     assert app.jobs.cancel_all("orders", progress=steps.append) == Changed(7, 0)
     assert steps == [Changed(7, 0)]
-    jobs = {job.id: job for job in app.jobs("orders", code="failed")}
+    jobs = {job.id: job for job in app.jobs("orders", code="cancelled")}
     assert set(jobs) == {*some["asks"], *some["stubborn"], *some["later"]}
     assert {str(jobs[job_id].fault) for job_id in some["asks"]} == {"enough"}
     assert app.jobs.count("orders", live=True) == 0
@@ -271,7 +271,7 @@ def test_what_is_added_again_is_told(app: Hipq, queue: Queue) -> None:
     told: list[int] = []
     app.events.subscribe(lambda event: told.append(event.job.id if event.job else 0), "added")
     new = app.jobs.requeue(ids[0])
-    assert app.jobs.requeue_all("orders", code="failed") == Changed(3, 0)
+    assert app.jobs.requeue_all("orders", code="cancelled") == Changed(3, 0)
     assert len(told) == 4
     assert told[0] == new
 

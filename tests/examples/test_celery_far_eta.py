@@ -31,7 +31,7 @@ def test_reminders_come_when_they_are_due(tmp_path: Path) -> None:
     kept.queue("eta")
     codes = sorted((job.state, job.code) for job in kept.jobs("eta", type="publish"))
     kept.close()
-    assert codes == [("final", "failed"), ("final", "ok"), ("initial", "NONE")]
+    assert codes == [("final", "cancelled"), ("final", "ok"), ("initial", "NONE")]
 
 
 def reminders(folder: Path) -> list[str]:

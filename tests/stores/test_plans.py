@@ -169,6 +169,9 @@ class Scene:
             **{("ready", one): WANTED for one in TYPES},
             **{(phase, ""): WANTED for phase in ("scheduled", "waiting", "executing", "parked")},
         }
+        counts = self.store.counts(self.ruled, WANTED, 0, 0)
+        assert (counts.ready, counts.scheduled, counts.waiting, counts.parked) == (WANTED,) * 4
+        assert self.store.recent_answers(WANTED)["buffered"] == WANTED
 
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
@@ -203,7 +206,7 @@ CASES: Final = {
     "claim_in_turn": "key ready todo owner",
     "ask": "key ready todo owner parked wait",
     "ready_outside_window": "ready",
-    "depth": "ready stage wait owner parked",
+    "depth": "ready stage wait owner parked retry failed time",
     "rescue": "owner",
     "pass_time": "stage parked",
     "prune": "key ready todo time",
@@ -215,12 +218,12 @@ FILES: Final = {
     "sqlite": "admitted answer_ended answer_late answer_left answer_pending answer_place answer_twins "
     "answer_used claim finish key_holders peek held orphans others owned parked pick_ready pick_todo running "
     "ready_outside_window stage "
-    "claim_group claim_groups tokens prune newest unpark update depth_ready depth_others",
+    "claim_group claim_groups tokens prune newest unpark update depth_ready depth_others depth_more recent_answers",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "
     "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish peek held "
     "orphans others owned parked pick_one pick_some pick_these running "
     "ready_outside_window stage claim_group claim_groups look_ahead take_ticket these "
-    "tokens prune newest unpark update use_ticket depth_ready depth_others",
+    "tokens prune newest unpark update use_ticket depth_ready depth_others depth_more recent_answers",
 }
 EMPTY: Final = "believed empty"
 """As after a vacuum that came by when all jobs were done."""

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hipq.job.answer import NEW
-from hipq.job.states import DONE, FINAL
+from hipq.job.states import CODES, DECIDING, DONE, ERROR, EXECUTING, FINAL, NONE, PHASES, RETRY, TRANSITIONS, Code
+
+_PHASES: Final = {phase for phases in PHASES.values() for phase in phases}
+_ENDS: Final = (Code.OK, Code.FAILED, Code.CANCELLED)
+"""Codes that no live job has."""
+_WRONG: Final = {
+    "live": (NONE, Code.RETRY, Code.ERROR),
+    "final": (Code.RETRY, Code.FAILED, Code.ERROR, Code.CANCELLED),
+}
+"""Codes that jobs with an error can have. A live one that was only given back has none."""
 
 
 class Filter(NamedTuple):
@@ -43,13 +52,31 @@ class Filter(NamedTuple):
     def tables(self) -> list[str]:
         """The tables such jobs can be in: of "live" and "final" both, one or none."""
         wanted = ((self.state, FINAL), (self.phase, DONE), (self.table, "final"))
-        final = {value == last for value, last in wanted if value}
+        final = {value == last for value, last in wanted if value} | ({True} if self.code in _ENDS else set())
         return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
 
+    @property
+    def parts(self) -> list[tuple[str, Filter]]:
+        """These tables, each with what is to be looked for there. Jobs with an error are looked for code by code: by
+        the indexes of what went wrong, in order."""
+        parts: list[tuple[str, Filter]] = []
+        for table in self.tables:
+            apart = self._has_error(table) and not (self.code or self.tenant or self.job_key)
+            codes = _WRONG[table] if apart else (self.code,)
+            parts += [(table, self._replace(table=table, code=code)) for code in codes]
+        return parts
+
+    def _has_error(self, table: str) -> bool:
+        """Whether only jobs with an error are wanted, as far as that is known."""
+        return bool(self.error) or (table == "live" and (self.state in (ERROR, RETRY) or self.phase == DECIDING))
+
     def condition(self) -> str:
-        """Its fields as SQL."""
-        columns = ("job_type", "job_key", "state", "phase", "tenant", "lane", "code")
-        found = [f"{name} = :{name}" for name in columns if getattr(self, name)]
+        """Its fields as SQL. Words of hipq are written out: a partial index is found by them."""
+        found = [f"{name} = :{name}" for name in ("job_type", "job_key", "tenant", "lane") if getattr(self, name)]
+        words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
+        found += [f"{name} = '{word}'" if word in known else "false" for name, word, known in words if word]
+        found += ["owner <> 0"] if self.phase == EXECUTING else []
+        found += [f"error <> '{NONE}'"] if self.table == "live" and self._has_error("live") else []
         found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
         found += ["{contains}(error, :error) > 0"] if self.error else []
         found += ["create_time >= :since"] if self.since else []

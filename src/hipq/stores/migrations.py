@@ -57,6 +57,7 @@ _LIVE = (
     "_parked",
     "_pkey",
     "_ready",
+    "_retry",
     "_stage",
     "_tenant",
     "_todo",
@@ -64,7 +65,7 @@ _LIVE = (
     "_wait",
     "_waited",
 )
-_FINAL = ("", "_key", "_named", "_pkey", "_tenant", "_time", "_waited")
+_FINAL = ("", "_code", "_failed", "_key", "_named", "_pkey", "_tenant", "_time", "_waited")
 
 
 def relations(table: str) -> frozenset[str]:

@@ -24,6 +24,7 @@ from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.values import (
     EARLIEST,
     Counted,
+    Counts,
     Crew,
     Delivered,
     Depth,
@@ -136,6 +137,9 @@ class JobStore(Protocol):
         looks at no more of them to find the first. (In a claim group with more ready ones, later ones may be due for
         longer where `order` is not by time.)"""
 
+    def counts(self, queue: int, most: int, failed_since: int, ended_since: int) -> Counts:
+        """What there is in a queue, for people: it stops counting each at `most`."""
+
     def ended(self, ids: Sequence[int]) -> list[Row]:
         """Those of these jobs that are final: one statement for all of them."""
 
@@ -224,6 +228,10 @@ class AnswerStore(Protocol):
 
     def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
         """How many answers there are in each state, and how often in all they came: of one tenant, if it is named."""
+
+    def recent_answers(self, most: int) -> dict[str, int]:
+        """How many answers there are, to any job, that wait for their job ("buffered") or that nobody has looked at
+        ("new"), and how many of the latest `most` were late: it stops counting each at `most`."""
 
     def drop_answer(self, answer_id: int) -> bool:
         """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""

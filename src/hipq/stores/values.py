@@ -104,6 +104,26 @@ class Depth(NamedTuple):
     """Of ready jobs; "" = all types of others."""
 
 
+class Counts(NamedTuple):
+    """What there is in a queue, each as far as it was counted."""
+
+    ready: int
+    scheduled: int
+    executing: int
+    waiting: int
+    parked: int
+    retry: int
+    """Of those that are ready or scheduled, the ones that failed or were given back before."""
+    failed: int
+    """Ended without success since a moment; those that were cancelled do not count."""
+    done: int
+    """Ended since a moment."""
+    next_start: int
+    """When the first scheduled job is due, and"""
+    next_timeout: int
+    """when the first waiting one times out; 0 = there is none."""
+
+
 class Counted(NamedTuple):
     """Jobs of one type that are alike."""
 
@@ -126,9 +146,11 @@ class EngineSeen(NamedTuple):
     """Of those the ones that limits do not hold up."""
     strategies: tuple[str, ...] = ()
     """The retry strategies that are registered there."""
+    lease: float = 0.0
+    """Seconds until its lease is over, unless it is renewed."""
 
     @classmethod
-    def of(cls, engine_id: int, label: str, serves: str) -> EngineSeen:
+    def of(cls, engine_id: int, label: str, serves: str, lease: float = 0.0) -> EngineSeen:
         """From what `take_lease` was given; a critical type has a `!` before its name there."""
         found: dict[str, list[str]] = msgspec.json.decode(serves)
         strategies = found.pop(STRATEGIES, [])
@@ -138,6 +160,7 @@ class EngineSeen(NamedTuple):
             {queue: [name.lstrip("!") for name in types] for queue, types in found.items()},
             {queue: [name[1:] for name in types if name.startswith("!")] for queue, types in found.items()},
             tuple(strategies),
+            lease,
         )
 
 

@@ -14,10 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from hipq.job.when import SECOND
 from hipq.stores.filters import Filter
 from hipq.stores.postgres.connection import Connection
 
 _LAST: Final = (1 << 63) - 1
+_AHEAD: Final = 86_400 * SECOND
+"""How far the clock of who added a job may have been ahead: no job has ended longer than that before it was added."""
 _WITH_VALUES: Final = b"SET LOCAL plan_cache_mode = force_custom_plan"
 _UNSORTED: Final = b"; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off"
 
@@ -25,7 +28,10 @@ _UNSORTED: Final = b"; SET LOCAL enable_sort = off; SET LOCAL enable_incremental
 def page(wanted: Filter, table: str) -> dict[str, str]:
     """Condition, order and limit of a page from the "live" or the "final" table."""
     if not wanted.tenant:
-        return {"where": wanted.condition(), "order": f"id{wanted.order}", "limit": ":limit", "by": ""}
+        where = wanted.condition()
+        if wanted.since and table == "final":
+            where += f" AND update_time >= :since - {_AHEAD}"  # by the index _time, if little has ended since
+        return {"where": where, "order": f"id{wanted.order}", "limit": ":limit", "by": ""}
     if wanted.job_key and table == "live":
         return _live_by_key(wanted)
     index = ("tenant", "job_key") if wanted.job_key else ("tenant",)  # the index _named, or _tenant

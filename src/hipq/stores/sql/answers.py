@@ -49,6 +49,10 @@ class AnswerVerbs(Dialect):
             found = sql.run(self._statements.spell(query), _values(wanted))
         return {state: (count, copies) for state, count, copies in found}
 
+    def recent_answers(self, most: int) -> dict[str, int]:
+        with self._reading() as sql:
+            return dict(sql.found("recent_answers", most=most))
+
     def drop_answer(self, answer_id: int) -> bool:
         def work(sql: Sql) -> bool:
             # Without the lock the answer might be deleted after a job has looked, and before the job is given it.

@@ -132,6 +132,10 @@ class Dialect(ABC):
     def _inbox(self, sql: Sql) -> SqlInbox:
         """The inbox in a transaction that has locked the keys."""
 
+    def _condition(self, wanted: Filter) -> str:
+        """The condition of a page, or of a count, from either table."""
+        return wanted.condition()
+
     @abstractmethod
     def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:
         """How a page is found in the "live" or the "final" table: the parts of find.sql but for its columns."""

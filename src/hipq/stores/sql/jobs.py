@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
 from hipq.job.model import LISTED, Brief, Row, queue_of
-from hipq.job.states import READY, WAITING
+from hipq.job.states import READY, SCHEDULED, WAITING
 from hipq.job.when import LATEST
 from hipq.stores.filters import Filter
 from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sql.dialect import Dialect, Sql
 from hipq.stores.sql.rule_claims import Rulebook
-from hipq.stores.values import EARLIEST, Crew, Depth, EndPlace, EngineSeen, Pruned
+from hipq.stores.values import EARLIEST, Counts, Crew, Depth, EndPlace, EngineSeen, Pruned
 
 
 class JobVerbs(Dialect):
@@ -56,7 +56,7 @@ class JobVerbs(Dialect):
     def find(self, wanted: Filter) -> list[Row]: ...
     def find(self, wanted: Filter, *, brief: bool = False) -> list[Brief] | list[Row]:
         selected = ", ".join(LISTED) if brief else self._statements.columns
-        pages = {table: {**self._page(wanted, table), "selected": selected} for table in wanted.tables}
+        pages = [(table, {**self._page(one, table), "selected": selected}) for table, one in wanted.parts]
         if not pages:
             return []
         around = f"SELECT * FROM ({{}}) AS found ORDER BY id{wanted.order} LIMIT :limit"
@@ -66,9 +66,9 @@ class JobVerbs(Dialect):
 
     def reach(self, wanted: Filter, rows: int) -> int:
         only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
-        pages = {table: self._page(only, table) for table in wanted.tables}
+        pages = [(table, self._page(only, table)) for table in wanted.tables]
         last = {"selected": "id", "limit": "1 OFFSET :rows - 1"}
-        some = {table: {**page, **last} for table, page in pages.items() if page["limit"] != "ALL"}  # those are few
+        some = [(table, {**page, **last}) for table, page in pages if page["limit"] != "ALL"]  # those are few
         if not some:
             return 0
         query = self._of_tables("find", wanted.queue, some, "SELECT coalesce(min(id), 0) FROM ({}) AS found")
@@ -77,7 +77,7 @@ class JobVerbs(Dialect):
         return int(last_id)
 
     def count(self, wanted: Filter) -> int:
-        pages = {table: {"by": "", **self._page(wanted, table), "where": wanted.condition()} for table in wanted.tables}
+        pages = [(table, {**self._page(one, table), "where": self._condition(one)}) for table, one in wanted.parts]
         if not pages:
             return 0
         around = "SELECT count(*) FROM (SELECT 1 FROM ({}) AS found LIMIT :limit) AS counted"
@@ -85,6 +85,14 @@ class JobVerbs(Dialect):
         with self._listing(wanted) as sql:
             ((count,),) = sql.run(query, wanted._asdict(), once=True)
         return int(count)
+
+    def counts(self, queue: int, most: int, failed_since: int, ended_since: int) -> Counts:
+        with self._reading() as sql:
+            others = [Depth(*one) for one in sql.found("depth_others", queue, most=most)]
+            more = sql.found("depth_more", queue, most=most, failed_since=failed_since, ended_since=ended_since)
+        due = {one.phase: one.due for one in others}
+        counted = {one.phase: one.jobs for one in others} | dict(more)
+        return Counts(**counted, next_start=due[SCHEDULED], next_timeout=due[WAITING])
 
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
         found: list[Depth] = []
@@ -94,9 +102,9 @@ class JobVerbs(Dialect):
                 found.append(Depth(phase, jobs, due, name))
             return found + [Depth(*one) for one in sql.found("depth_others", queue, most=most)]
 
-    def _of_tables(self, name: str, queue: int, pages: Mapping[str, Mapping[str, str]], around: str) -> Any:
+    def _of_tables(self, name: str, queue: int, pages: Sequence[tuple[str, Mapping[str, str]]], around: str) -> Any:
         """A file's statement for each of these tables, and a statement around them all."""
-        found = [self._statements.text(name, queue, table=f"{{{table}}}", **page) for table, page in pages.items()]
+        found = [self._statements.text(name, queue, table=f"{{{table}}}", **page) for table, page in pages]
         parts = " UNION ALL ".join(f"SELECT * FROM ({one}) AS one" for one in found)
         return self._statements.spell(around.format(parts))
 

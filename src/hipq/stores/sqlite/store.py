@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.errors import StoreUnavailable
 from hipq.job.model import Change, New
-from hipq.job.states import PARKED
+from hipq.job.states import EXECUTING, PARKED, Code
 from hipq.stores import migrations
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
@@ -119,15 +119,22 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
     def _listing(self, wanted: Filter) -> Any:  # noqa: ARG002
         return self._reading()
 
+    def _condition(self, wanted: Filter) -> str:
+        """SQLite finds a partial index by the words of its condition, and does not see that they follow from others."""
+        if wanted.code in ("", Code.OK):
+            return wanted.condition()
+        wrong = "code <> 'ok'" if wanted.table == "final" else "(error <> 'NONE' OR code <> 'NONE')"
+        return f"{wanted.condition()} AND {wrong}"
+
     def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:
-        """By the index that finds a tenant's job by its key, where one is given: SQLite would read all that the tenant
-        has, in order."""
-        by = (
-            f" INDEXED BY {{{table}}}_{'key' if table == 'live' else 'named'}"
-            if wanted.tenant and wanted.job_key
-            else ""
-        )
-        return {"where": wanted.condition(), "by": by, "order": f"id{wanted.order}", "limit": ":limit"}
+        """What a tenant has by its own indexes: SQLite might read what others have by another one, or all that the
+        tenant has where a key is given. Jobs of a phase that few have by that of the phase."""
+        if wanted.tenant:
+            index = "_tenant" if not wanted.job_key else "_key" if table == "live" else "_named"
+        else:
+            index = "" if wanted.job_key else {EXECUTING: "_owner", PARKED: "_parked"}.get(wanted.phase, "")
+        by = f" INDEXED BY {{{table}}}{index}" if index else ""
+        return {"where": self._condition(wanted), "by": by, "order": f"id{wanted.order}", "limit": ":limit"}
 
     def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
         with self._reading() as sql:

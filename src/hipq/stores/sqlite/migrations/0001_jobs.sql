@@ -137,6 +137,8 @@ CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
 CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
 CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
 CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
+-- What has gone wrong before, or is to run again: few, as a rule.
+CREATE INDEX {live}_retry ON {live} (code, id) WHERE error <> 'NONE' OR code <> 'NONE';
 -- What waits for other code than a handler; of a job to be judged by a registered retry strategy also that one's name.
 CREATE INDEX {live}_todo ON {live} (
   job_type, (coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')), id
@@ -178,3 +180,6 @@ CREATE TABLE {final} (
 CREATE INDEX {final}_key ON {final} (job_key, job_type, update_time);  -- the last one that had a key
 CREATE INDEX {final}_waited ON {final} (wait_key, job_type, tenant, update_time) WHERE wait_key <> '';
 CREATE INDEX {final}_time ON {final} (update_time);
+-- What did not succeed is looked for, and is rare: jobs that did cost these nothing.
+CREATE INDEX {final}_code ON {final} (code, id) WHERE code <> 'ok';
+CREATE INDEX {final}_failed ON {final} (update_time) WHERE error <> 'NONE' AND code <> 'cancelled';
