@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hipq import Hipq, limit, per_lane, rate, share, window
+from hipq import Failed, Hipq, Job, limit, per_lane, rate, share, window
 from hipq.engine.throttle import HEAD
 from hipq.limits.rules import Rules
 from hipq.stores.claims import Claim
@@ -60,6 +61,43 @@ def test_the_list_has_limits_and_pauses(hipq: HipqCommand, other: Hipq, where: l
     assert "limit 4, 3 a lane" in text
     assert "lane east, type quick" in text
     assert listed(hipq, where)["limits_changed"] is True
+
+
+def test_the_list_counts_jobs_and_does_not_count_all(
+    hipq: HipqCommand, other: Hipq, where: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (orders,) = other.queues
+    orders.enqueue_many("quick", range(4))
+    orders.enqueue_many("unknown", range(2))
+    orders.enqueue_many("quick", range(3), delay=3600)
+    cancelled = orders.enqueue("quick")
+    other.cancel(cancelled)
+
+    def bad(_job: Job[Any]) -> Failed:
+        return Failed("no")
+
+    orders.job("bad")(bad)
+    orders.enqueue_many("bad", range(2))
+    other.run(until_empty=True)
+    found = listed(hipq, where)
+    assert [found[name] for name in ("ready", "scheduled", "running", "waiting", "retrying", "failed")] == [
+        6,
+        3,
+        0,
+        0,
+        0,
+        2,
+    ]
+    assert found["next_start"] is not None
+    assert found["next_timeout"] is None
+    lines = hipq("queue", "list", *where).out.splitlines()
+    assert "parked" not in lines[0]
+    monkeypatch.setattr("hipq.cli.queue.COUNTED_TO", 3)
+    monkeypatch.setattr("hipq.cli.counts.COUNTED_TO", 3)
+    lines = hipq("queue", "list", *where).out.splitlines()
+    (line,) = [line for line in lines if " orders " in line]
+    assert re.search(r"  3\+ +3\+ +0 +0 +0 +2  ", line), line
+    assert listed(hipq, where)["ready"] == 3
 
 
 def test_queues_are_paged_and_none_is_said(hipq: HipqCommand, other: Hipq, url: str) -> None:
@@ -236,7 +274,7 @@ def test_why_cannot_play_tricks_on_a_terminal(hipq: HipqCommand, other: Hipq, wh
     engine_id = other.store.take_lease(60, "a\x1b[2J\nb")
     assert "\\x1b[2J\\nb" in hipq("job", "why", *where, str(orders.enqueue("quick"))).out
     other.store.renew_lease(engine_id, 0)
-    assert "it ended with failed" in hipq("job", "why", *where, str(job_id)).out
+    assert "it ended with cancelled" in hipq("job", "why", *where, str(job_id)).out
 
 
 def test_why_beside_a_worker(

@@ -16,7 +16,7 @@ from hipq.cli.main import cli
 from tests.docs.test_readme import ROOT, blocks, console
 
 PAGE = "docs/command-line.md"
-COMMANDS = 37
+COMMANDS = 38
 """Typed in its examples: so that none is overlooked."""
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from hipq import Hipq, Invalid, limit, per_lane
-from hipq.cli.queue import _lanes, _text
+from hipq.cli.queue import _text, lanes_of
 from hipq.engine.why import why
 from hipq.job.model import Row, queue_of
 from hipq.job.when import SECOND
@@ -87,4 +87,4 @@ def test_why_names_what_is_full_and_who_holds_it(tmp_path: Path) -> None:
 def test_the_command_line_lists_it(tmp_path: Path) -> None:
     _, limits = full(tmp_path)
     assert _text(limits.rules.in_force) == "2000 a region"
-    assert _lanes(limits) == [{"lane": "eu.west", "used": 2, "most": 2}, {"lane": "us", "used": 0.5, "most": 2}]
+    assert lanes_of(limits) == [{"lane": "eu.west", "used": 2, "most": 2}, {"lane": "us", "used": 0.5, "most": 2}]

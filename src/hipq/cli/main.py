@@ -32,6 +32,7 @@ from hipq.cli.restored import restored
 from hipq.cli.serve import serve
 from hipq.cli.signing import signing
 from hipq.cli.tenant import tenant
+from hipq.cli.top import top
 from hipq.cli.waiter import waiter
 from hipq.cli.worker import worker
 from hipq.errors import HipqError, Invalid
@@ -64,7 +65,7 @@ def cli(ctx: click.Context) -> None:
 
 for one in (
     answer, answers, bench, serve_callbacks, completion, config, demo, doctor, enqueue, job, journal, listen, migrate,
-    move_jobs, prune, queue, restored, serve, signing, tenant, waiter, worker,
+    move_jobs, prune, queue, restored, serve, signing, tenant, top, waiter, worker,
 ):  # fmt: skip
     cli.add_command(one)
 complete_names(cli)

@@ -11,18 +11,17 @@ import click
 from hipq import Hipq, Queue, limit, per_lane, rate, share
 from hipq.cli.commands import group, together
 from hipq.cli.complain import note
+from hipq.cli.counts import COUNTED, COUNTED_TO, named, up_to
 from hipq.cli.inputs import Duration, Units, Whole, number_option
-from hipq.cli.show import next_page, print_lines, print_table, say
+from hipq.cli.show import next_page, print_lines, print_table, say, with_filled
 from hipq.cli.target import AppCommand, Target
 from hipq.errors import Invalid
 from hipq.job import names
-from hipq.job.states import READY
 from hipq.job.units import Number, counted, number
-from hipq.job.when import to_datetime
+from hipq.job.when import SECOND
 from hipq.limits.base import LEAST, MOST
 from hipq.limits.rules import AnyLimit, Rules
 from hipq.limits.tenants import BETWEEN
-from hipq.stores.claims import Peek
 from hipq.stores.values import Limits
 
 _queue_argument = click.argument("name", metavar="QUEUE")
@@ -44,8 +43,10 @@ def queue() -> None:
 @click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: queues with higher numbers.")
 @number_option("--limit most", 1, 10_000, 100, "List at most this number of queues.")
 def list_queues(target: Target, after: int, most: int) -> None:
-    """List queues: the job types that this program has code for, the limits in force, what is paused, whether jobs
-    are ready now, and when the next start and the next time-out are due."""
+    """List queues: the job types that this program has code for, the limits in force, what is paused, and how many
+    jobs there are, each counted up to 10,000: those that run include those that are answered or decided on; those that
+    are retrying are ready or scheduled, too; failed are those that did not succeed in the last hour, cancelled ones
+    apart."""
     found = sorted(each.number for _, each in target.queues(None) if each.number > after)
     numbers = found[:most]
     pages = [(app, [each for each in app.queues if each.number in numbers]) for app in target.apps]
@@ -60,14 +61,16 @@ def _print_queues(rows: list[dict[str, Any]]) -> None:
         row | {"types": ", ".join(row["types"]), "limits": _text(row["limits"]), "paused": ", ".join(_pauses(row))}
         for row in rows
     ]
-    columns = ("app", "queue", "table", "types", "limits", "paused", "ready", "next_start", "next_timeout")
-    print_table(columns, shown, none="queues", spare=("table", "app", "next_timeout", "types"))
+    shown = [row | {name: up_to(row[name]) for name in COUNTED} for row in shown]
+    columns = ("app", "queue", "types", "limits", "paused", *COUNTED, "next_start", "next_timeout")
+    spare = ("app", "next_timeout", "next_start", "types", "limits")
+    print_table(with_filled(columns, shown, ("paused", "parked")), shown, none="queues", spare=spare)
 
 
 def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
     served = {one.number: tuple(each.name for each in one.job_types if each.spec.fn) for one in queues}
     tables = {known.number: known.table for known in app.store.queues(app.name)}
-    peeks = {one.queue: one for one in app.store.peek(list(served.items()), tuple(app.strategies))}
+    hour_ago = app.store.now() - 3600 * SECOND
     return [
         {
             "app": app.name,
@@ -78,22 +81,11 @@ def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
             "limits": list(rules.in_force),
             "limits_changed": rules.changed is not None,
             **_paused(rules),
-            "ready": _ready(app, one, peeks[one.number], served[one.number]),
-            "next_start": _moment(peeks[one.number].next_start),
-            "next_timeout": _moment(peeks[one.number].next_deadline),
+            **named(app.store.counts(one.number, COUNTED_TO, hour_ago, hour_ago)),
         }
         for one in queues
-        for rules in [app.store.limits(one.number).rules]
+        for rules in [app.store.rules(one.number)]
     ]
-
-
-def _ready(app: Hipq, queue: Queue, peek: Peek, served: tuple[str, ...]) -> bool:
-    """Whether a job is ready for which this program has the code, or any job if it has no code at all."""
-    return peek.ready if served else app.jobs.count(queue.name, most=1, live=True, phase=READY) > 0
-
-
-def _moment(micros: int) -> Any:
-    return to_datetime(micros) if micros else None
 
 
 # -- pause, resume ---------------------------------------------------------------------------------------------------
@@ -247,7 +239,7 @@ def _print_limits(app: Hipq, found: Queue) -> None:
     state = {
         "app": app.name, "queue": found.name, "limits": list(rules.in_force), "changed": rules.changed is not None,
         "code": list(code), "code_is_newer": code != rules.limits, "used": number(sum(limits.held.values())),
-        "lanes": _lanes(limits), "throttled": rules.throttled,
+        "lanes": lanes_of(limits), "throttled": rules.throttled,
         "throttler_error": limits.note if rules.throttled else "",
     }  # fmt: skip
     say(state, lambda: _print_state(state))
@@ -266,7 +258,7 @@ def _print_state(state: dict[str, Any]) -> None:
         print_table(("lane", "used", "most"), [one | {"lane": one["lane"] or "(none)"} for one in state["lanes"]])
 
 
-def _lanes(limits: Limits) -> list[dict[str, Any]]:
+def lanes_of(limits: Limits) -> list[dict[str, Any]]:
     """The units that each lane uses, and the most it may use: lanes in use, and lanes that a limit names."""
     rules = limits.rules
     names = sorted({*limits.held, *(lane for one in rules.in_force for lane in one.lanes)})
