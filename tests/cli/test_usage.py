@@ -341,3 +341,22 @@ def test_a_reader_that_went_away_is_no_traceback(folder: Path, command: str) -> 
     done = subprocess.run(["bash", "-c", piped], cwd=folder, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def test_a_module_for_an_application_is_told_what_to_write(hipq: HipqCommand, folder: Path) -> None:
+    """Its source is read; it does not run."""
+    (folder / "lab.py").write_text("import hipq\nlab: hipq.Hipq = hipq.Hipq('lab')\nraise SystemExit('it ran')\n")
+    (folder / "two.py").write_text("from hipq import Hipq\na = Hipq('a')\nb = Hipq('b')\n")
+    (folder / "none.py").write_text("app = dict()\n")
+    (folder / "broken.py").write_text("app = (\n")
+    for words, said in {
+        ("worker", "shop"): "shop is a module: write shop:app",
+        ("worker", "lab"): "lab is a module: write lab:lab",
+        ("worker", "lab.py"): "lab.py is a module: write lab:lab",
+        ("job", "list", "two"): "two is a module: write two:a or two:b",
+        ("worker", "none"): "'none' is too much; an application is given as MODULE:APP, like shop:app",
+        ("worker", "broken"): "'broken' is too much; an application is given as MODULE:APP, like shop:app",
+        ("top", "nowhere"): "'nowhere' is too much; an application is given as MODULE:APP, like shop:app",
+    }.items():
+        refused = hipq(*words)
+        assert (refused.status, said in refused.complaint) == (2, True), refused.complaint

@@ -9,11 +9,9 @@ from __future__ import annotations
 import ast
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -21,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hipq import config
+from hipq.cli.source import calls, parsed
 from hipq.cli.target import usual_app, usual_database
 
 SECONDS: Final = 1.0
@@ -88,11 +87,11 @@ def _look(app: str, db: str, found: Known) -> None:
 def _read_source(app: str, found: Known) -> set[str]:
     """The names of instances in a module; its queues and job types are added to what is found."""
     instances: set[str] = set()
-    for node, called in _calls(app):
+    for node, called in calls(app):
         into = {"Hipq": instances, "queue": found.queues, "job": found.types}.get(called)
         if into is not None and (text := _first_text(node)):
             into.add(text)
-    functions = [one for one in ast.walk(_parsed(app)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [one for one in ast.walk(parsed(app)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     for function in functions:
         for mark in function.decorator_list:
             of = mark.func if isinstance(mark, ast.Call) else mark
@@ -104,7 +103,7 @@ def _read_source(app: str, found: Known) -> set[str]:
 
 def _waiters_queues(app: str) -> Iterator[str]:
     """What is given to `Waiter(...)` and to `@waiter.handle(...)`."""
-    for node, called in _calls(app):
+    for node, called in calls(app):
         if called == "handle":
             yield _first_text(node)
         if called == "Waiter":
@@ -125,30 +124,9 @@ def _of_waiters(ctx: click.Context) -> set[str]:
 WAITER_QUEUE: Final = Name("queue", _of_waiters)
 
 
-def _calls(app: str) -> Iterator[tuple[ast.Call, str]]:
-    """The calls in a module's source, each with the name of what is called."""
-    for node in ast.walk(_parsed(app)):
-        if isinstance(node, ast.Call):
-            yield node, getattr(node.func, "attr", getattr(node.func, "id", ""))
-
-
-def _parsed(app: str) -> ast.Module:
-    return ast.parse(_source(app.partition(":")[0]))
-
-
 def _first_text(call: ast.Call) -> str:
     first = call.args[0] if call.args else None
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
-
-
-def _source(module: str) -> str:
-    file = config.read().file
-    for folder in (Path.cwd(), *([file.parent] if file else []), *map(Path, sys.path)):
-        path = folder.joinpath(*module.split("."))
-        for name in (path.with_suffix(".py"), path / "__init__.py"):
-            if name.is_file():
-                return name.read_text()
-    return ""
 
 
 # -- in a database ---------------------------------------------------------------------------------------------------

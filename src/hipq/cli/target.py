@@ -18,9 +18,11 @@ from hipq import Hipq, Invalid, Job, NotFound, Queue, config
 from hipq.cli.commands import Command
 from hipq.cli.complain import ImportFailed, nearest, note, others
 from hipq.cli.show import GIVEN
+from hipq.cli.source import variables
 from hipq.stores.open import open_store, url_of, without_password
 
 _APP = re.compile(r"(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>[A-Za-z_]\w*(\.\w+)*)")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 T = TypeVar("T")
 
@@ -82,7 +84,7 @@ class AppCommand(Command):
         except click.UsageError as error:
             if "unexpected extra argument" in error.message and first and ":" not in first and self.too_much:
                 said = f"{without_password(first)!r:.60} is too much; {self.too_much}"
-                raise click.UsageError(said, ctx) from None
+                raise click.UsageError(_meant(first) or said, ctx) from None
             raise
 
     def usual(self, *, asks_nothing: bool) -> str:
@@ -105,6 +107,15 @@ def probed(command: click.Command, ctx: click.Context, args: list[str]) -> tuple
     found, _, _ = probe.make_parser(ctx).parse_args(list(args))
     given = found.get("given")
     return dict(found), given[0] if isinstance(given, (tuple, list)) and given else ""
+
+
+def _meant(module: str) -> str:
+    """What to write for a module without an application, if its source says that."""
+    name = module.removesuffix(".py")
+    with suppress(Exception):  # whatever the file is
+        if _MODULE.fullmatch(name) and (found := variables(name, "Hipq")):
+            return f"{module} is a module: write {' or '.join(f'{name}:{app}' for app in found[:3])}"
+    return ""
 
 
 def load(where: str) -> Hipq:
