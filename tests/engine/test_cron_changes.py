@@ -123,7 +123,7 @@ def test_a_running_engine_notices_what_is_added_and_changed(
     turns(engine)
     engine.executor.close()
     assert [(job.data, f"{job.scheduled_run_time:%H:%M}") for job in app.jobs("orders")] == [
-        ("added", "08:10"), ("changed", "08:12"),
+        ("changed", "08:12"), ("added", "08:10"),
     ]  # fmt: skip
 
 

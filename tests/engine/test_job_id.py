@@ -152,7 +152,7 @@ def test_async_verbs_are_the_same_as_the_others(app: Hipq, queue: Queue, run: Ru
         return [*found, waiting.status, later.status]
 
     assert asyncio.run(main()) == [
-        "waiting", ["order-17", "order-18"], 2, "matched", "duplicate", ["buffered"], {"status": "paid"}, True, "ready",
+        "waiting", ["order-18", "order-17"], 2, "matched", "duplicate", ["buffered"], {"status": "paid"}, True, "ready",
         "final", "final",
     ]  # fmt: skip
 

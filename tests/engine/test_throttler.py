@@ -387,7 +387,7 @@ def test_a_parked_job_can_be_cancelled(app: Hipq) -> None:
     job_id = app.queues[0].enqueue("work")
     until_empty(app)
     app.cancel(job_id)
-    assert (app.job(job_id).code, app.job(job_id).attempt) == ("failed", 0)
+    assert (app.job(job_id).code, app.job(job_id).attempt) == ("cancelled", 0)
 
 
 @real_time

@@ -102,7 +102,14 @@ RULE_BUGS = (
         "pause",
         ((ADMIT, "[] if self.rules.paused else found.able", "found.able"),),
     ),
-    Bug("no tick comes", "cron", ((TICK, "            if 0 < known.next <= now:", "            if 0 > known.next:"),)),
+    Bug(
+        "no tick comes",
+        "cron",
+        (
+            (TICK, "            if 0 < known.next <= now:", "            if 0 > known.next:"),
+            (TICK, "return min((one.next for number", "return 0 and min((one.next for number"),
+        ),
+    ),
     Bug(
         "a tick adds no job",
         "cron",
