@@ -102,23 +102,19 @@ RULE_BUGS = (
         "pause",
         ((ADMIT, "[] if self.rules.paused else found.able", "found.able"),),
     ),
-    Bug(
-        "no tick comes",
-        "cron",
-        (
-            (TICK, "            if 0 < known.next <= now:", "            if 0 > known.next:"),
-            (TICK, "return min((one.next for number", "return 0 and min((one.next for number"),
-        ),
-    ),
+    Bug("no tick comes", "cron", ((TICK, "self.next = min((", "self.next = 0 * min(("),)),
     Bug(
         "a tick adds no job",
         "cron",
-        ((TICK, "ticked(one, each[-1]), tuple(news.values()))", "ticked(one, each[-1]))"),),
+        ((TICK, "self._made(known.queue, one, each, now) for one", "{} for one"),),
     ),
     Bug(
         "a tick does not look at the last one",
         "cron",
-        (("stores/sql/crons.py", "if there.get(change.name) == _state(change.before)]", "]"),),
+        (
+            (TICK, "self._store.schedules(number, names=names)", "[known.mine[name] for name in names]"),
+            ("stores/sql/crons.py", "if there.get(change.name) == _state(change.before)]", "]"),
+        ),
     ),
     Bug(
         "ticks come early",
