@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from hipq.answers.results import Results
 from hipq.app import Hipq
+from hipq.callback.webhook import SCHEME
 from hipq.database import Database
 from hipq.errors import Invalid, JobFailed, shown
 from hipq.job import payload
@@ -224,6 +225,8 @@ class Harness(Expectations):
     def receive(self, url: str, data: Any = None, *, key: str = "", headers: Mapping[str, str] | None = None) -> None:
         """A message comes on a stream that `listen` or `answers=` names. It is read as they say, and its answer kept.
         `data` is sent as JSON, bytes as they are; `key` is the message's own."""
+        if url.startswith(SCHEME):
+            raise Invalid(f"{url} is a webhook, not a stream: post to `callbacks(app)` what is signed, or use `answer`")
         where = address(url).identity
         found = [one for app in self._apps for one in app.streams.listeners() if one.stream == where]
         if not found:
