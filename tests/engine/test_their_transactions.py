@@ -51,6 +51,14 @@ def _connection(url: str) -> Iterator[Any]:
 
 
 @contextmanager
+def _raw_connection(url: str) -> Iterator[Any]:
+    engine = sqlalchemy.create_engine(_alchemy(url))
+    with engine.begin() as conn:
+        yield conn.connection
+    engine.dispose()
+
+
+@contextmanager
 def _session(url: str) -> Iterator[Any]:
     engine = sqlalchemy.create_engine(_alchemy(url))
     with Session(engine) as session, session.begin():
@@ -143,6 +151,7 @@ async def _async_connection(url: str) -> AsyncIterator[Any]:
 
 PLAIN: dict[str, Plain] = {
     "driver": _own, "connection": _connection, "session": _session, "scoped session": _scoped, "django": _django,
+    "raw connection": _raw_connection,
 }  # fmt: skip
 ASYNC: dict[str, Async] = {
     "psycopg": _psycopg, "psycopg autocommit": _psycopg_that_commits, "asyncpg": _asyncpg, "pool": _asyncpg_pool,

@@ -38,6 +38,8 @@ async def async_connection(conn: Any) -> Any:
 
 
 def _inside(conn: Any) -> Any:
+    if hasattr(conn, "driver_connection"):  # `engine.raw_connection()`, or the `connection` of a Connection
+        return conn.driver_connection
     try:
         held = conn.connection() if callable(conn.connection) else conn  # a session's, or the connection itself
         return held.connection.driver_connection
