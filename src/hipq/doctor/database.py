@@ -37,7 +37,8 @@ def database(health: Health, view: View) -> Iterator[Finding]:
         yield note(
             "below SQLite 3.51.3 all hipq processes write one at a time, by a lock file beside the database; a "
             "program's own connection (conn=, the sqlite3 shell) does not know of it",
-            "let only one process write by conn=, and no shell beside workers; or use a Python with a later SQLite",
+            "let only one process write so, by conn= or in its handlers, and no shell beside workers; or use a Python "
+            "with a later SQLite",
         )
     if health.server:
         yield from _server(health.server)
