@@ -129,7 +129,8 @@ class Supervisor:
             relay.start()
             self._relays = [one for one in self._relays if one.is_alive()] + [relay]
         if place is not self._check:
-            logs.LOGGER.info(logs.LogLine("worker started", {"worker": place.process.pid}))
+            what = {"of": place.name.strip()} if place.name else {}
+            logs.LOGGER.info(logs.LogLine("worker started", {"worker": place.process.pid, **what}))
 
     def _reap(self, place: WorkerSlot, pid: int, status: int, now: float) -> None:
         pause = place.ended(now)

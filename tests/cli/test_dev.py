@@ -59,6 +59,7 @@ def dev(folder: Path) -> Iterator[Dev]:
 def test_jobs_run_callbacks_arrive_and_new_code_is_taken(dev: Dev, shop: Hipq, folder: Path) -> None:
     dev.says("^worker    .* engine started")
     dev.says(f"^callbacks . listening on http://127.0.0.1:{dev.port}$")
+    dev.says(r"worker started worker=\d+ of=callbacks$")
     assert f"code      | database: sqlite:///{folder}/shop.db" in dev.text()
     job_id = shop.queues[0].enqueue("ask")
     url = dev.says(r"^worker    . the URL is (http://127\.0\.0\.1:\d+/\S+)$")
