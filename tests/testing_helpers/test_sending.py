@@ -270,3 +270,5 @@ def test_a_message_that_comes_is_read_as_the_application_says(app: Hipq) -> None
         assert app.answers.counts("orders")["unreadable"].answers == 1
         with pytest.raises(Invalid, match="nobody listens to redis://payments-out"):
             world.receive("redis://payments-out")
+        with pytest.raises(Invalid, match="webhook://bank is a webhook, not a stream"):
+            world.receive("webhook://bank")

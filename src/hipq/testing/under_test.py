@@ -224,6 +224,8 @@ class Harness(Expectations):
     def receive(self, url: str, data: Any = None, *, key: str = "", headers: Mapping[str, str] | None = None) -> None:
         """A message comes on a stream that `listen` or `answers=` names. It is read as they say, and its answer kept.
         `data` is sent as JSON, bytes as they are; `key` is the message's own."""
+        if url.startswith("webhook://"):
+            raise Invalid(f"{url} is a webhook, not a stream: use sent.answer(...), or post it to callbacks(app)")
         where = address(url).identity
         found = [one for app in self._apps for one in app.streams.listeners() if one.stream == where]
         if not found:
