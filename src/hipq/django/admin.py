@@ -14,6 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
+from django import VERSION
 from hipq.app import Hipq
 from hipq.django.apps import backends
 from hipq.django.backend import HipqBackend, declared
@@ -25,6 +26,8 @@ from hipq.job.states import FINAL, Code
 
 RETRY, CANCEL = "retry", "cancel"
 ACTIONS: Final = ((RETRY, "Retry now"), (CANCEL, "Cancel"))
+# The stylesheets of Django's admin go by where these are; otherwise rows and filters cover half of the page.
+LAYOUT: Final = {"filters_are_inside": VERSION >= (6,), "breadcrumbs_are_a_list": VERSION >= (6, 1)}
 
 
 @admin.register(Job)
@@ -80,7 +83,7 @@ class JobAdmin(admin.ModelAdmin):
         return str(reverse("admin:hipq_job_change", args=[quote(key)], current_app=self.admin_site.name))
 
     def _page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> TemplateResponse:
-        whole = {**self.admin_site.each_context(request), "opts": self.opts, "title": title, **context}
+        whole = {**self.admin_site.each_context(request), "opts": self.opts, "title": title, **LAYOUT, **context}
         request.current_app = self.admin_site.name  # links stay in a site of yours
         response = TemplateResponse(request, f"admin/hipq/job/{template}.html", whole)
         return response.render()  # while the database is open

@@ -105,6 +105,7 @@ def _row(job: Job[Any], key: str, link: Callable[[str], str]) -> dict[str, Any]:
         "key": key,
         "link": link(key),
         "id": job.id,
+        "job_key": "" if job.key == str(job.id) else job.key,
         "type": job.type,
         "state": job.state,
         "step": job.code if job.state == FINAL else job.phase,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import timedelta
+from html.parser import HTMLParser
 from io import StringIO
 from typing import Any
 
@@ -16,11 +17,40 @@ from django.test import Client, TransactionTestCase
 from django.urls import reverse
 from django.utils import timezone
 
+from django import VERSION
 from hipq.django import job_list
 from hipq.django.tasks import task_backends
 from lab import tasks
 
 LIST = "/admin/hipq/job/"
+NEVER_CLOSED = {"br", "hr", "img", "input", "link", "meta", "path", "symbol", "use"}
+
+
+class Layout(HTMLParser):
+    """Where the stylesheets of Django's admin look: what the filters are in, and what the breadcrumbs are."""
+
+    def __init__(self, body: str) -> None:
+        super().__init__()
+        self.inside: list[tuple[str, str]] = []
+        self.filters_in: tuple[str, str] | None = None
+        self.rows_in: list[tuple[str, str]] = []
+        self.breadcrumbs = ""
+        self.feed(body)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        words = {name: value or "" for name, value in attrs}
+        if words.get("id") == "changelist-filter":
+            self.filters_in = self.inside[-1]
+        if words.get("id") == "changelist-form":
+            self.rows_in = self.inside[-2:]
+        if words.get("class") == "breadcrumbs":
+            self.breadcrumbs = tag
+        if tag not in NEVER_CLOSED:
+            self.inside.append((tag, words.get("class", "")))
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag not in NEVER_CLOSED and self.inside and self.inside.pop()[0] != tag:
+            pass
 
 
 def page(alias: str, result: Any) -> str:
@@ -46,7 +76,7 @@ class Jobs(TransactionTestCase):
     def staff(self, *permissions: str) -> Client:
         user = User.objects.create_user(f"staff{User.objects.count()}", is_staff=True)
         for name in permissions:
-            user.user_permissions.add(Permission.objects.get(codename=name.removeprefix("hipq.")))
+            user.user_permissions.add(Permission.objects.get(codename=name.partition(".")[2]))
         client = Client(enforce_csrf_checks=False)
         client.force_login(user)
         return client
@@ -65,6 +95,23 @@ class Jobs(TransactionTestCase):
     def test_the_menu_has_it(self) -> None:
         self.assertIn(f'href="{LIST}"', self.body("/admin/"))
         self.assertNotIn("/admin/hipq/job/add/", self.body("/admin/"))
+
+    def test_the_list_is_laid_out_as_those_of_django(self) -> None:
+        later()
+        self.client = self.staff("hipq.view_job", "hipq.change_job", "auth.view_user")
+        own, django = (Layout(self.body(path)) for path in (LIST, "/admin/auth/user/"))
+        self.assertIsNotNone(django.filters_in)
+        self.assertEqual((own.filters_in, own.breadcrumbs), (django.filters_in, django.breadcrumbs))
+        if VERSION >= (6,):
+            self.assertEqual(own.rows_in, django.rows_in)
+
+    def test_a_key_is_in_the_list_where_it_is_not_the_id(self) -> None:
+        later()
+        (row,) = self.client.get(LIST, {"queue": "default:mails"}).context["rows"]
+        self.assertEqual(row["job_key"], "")
+        with closing(task_backends["apart"].worker()) as app:
+            app.queues[0].enqueue("letter", key="order-17", delay=3600)
+        self.assertIn("<td>order-17</td>", self.body(LIST, queue="apart:mails"))
 
     def test_a_list_with_filters(self) -> None:
         first, bad = tasks.add.enqueue(1), tasks.divide.enqueue(0)
