@@ -270,6 +270,32 @@ def test_a_schedule_in_code_can_be_paused_before_an_engine_has_started(
     assert ticks(app) == []
 
 
+@pytest.mark.parametrize("change", ["resume", "expression", "code"])
+def test_a_change_after_the_clock_was_set_back_adds_no_tick_twice(
+    app: Hipq, queue: Queue, clock: HandClock, make_app: Callable[[], Hipq], change: str
+) -> None:
+    queue.job("work")(work).cron("*/5 * * * *", overlap=True)
+    app.run(until_empty=True)
+    clock.advance(minutes=5)
+    app.run(until_empty=True)
+    clock.step(-60)
+    if change == "resume":
+        app.cron.pause("orders", "work")
+        app.cron.resume("orders", "work")
+    elif change == "expression":
+        app.cron.change("orders", "work", expression="*/5 * * * *", tz="Europe/Rome")
+    else:
+        app = make_app()
+        app.queue("orders").job("work")(work).cron("5-55/5 * * * *", overlap=True)
+    app.run(until_empty=True)
+    clock.advance(minutes=2)
+    app.run(until_empty=True)
+    assert ticks(app) == ["08:05"]
+    clock.advance(minutes=4)
+    app.run(until_empty=True)
+    assert ticks(app) == ["08:05", "08:10"]
+
+
 def test_a_pause_beside_a_tick_is_before_it_or_after_it(
     app: Hipq, queue: Queue, clock: HandClock, make_app: Callable[[], Hipq]
 ) -> None:

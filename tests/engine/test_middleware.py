@@ -282,6 +282,21 @@ def test_a_generator_yields_once(app: Hipq, queue: Queue, run: Run, wrong: type[
     assert error in app.job(job_id).error
 
 
+@one_store
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_a_stop_iteration_goes_on_as_such(app: Hipq, queue: Queue, run: Run, tmp_path: Path, kind: str) -> None:
+    def work(_: Job[Any]) -> None:
+        next(iter([]))
+
+    app.use(Noting(tmp_path / "outer"))
+    app.use(Noting(tmp_path / "inner"))
+    declare(queue, kind, work, retry=fixed(60, on=StopIteration))
+    job_id = queue.enqueue("work")
+    run()
+    assert app.job(job_id).state == "retry"
+    assert "raised run executing StopIteration()" in lines(tmp_path / "outer")
+
+
 # -- around adding ----------------------------------------------------------------------------------------------------
 class Stamping(Middleware):
     """Gives each job the caller's tenant: in its data, its key and its lane."""

@@ -366,6 +366,24 @@ def test_a_child_tells_the_first_word_at_once_and_the_last_one_after_a_pause() -
     assert PAUSE < 0.25  # which is how often the engine looks
 
 
+def test_a_handler_of_signals_may_say_it_in_the_middle_of_another_word() -> None:
+    child, sent = Said(), list[bytes]()
+
+    def send(message: bytes) -> None:
+        sent.append(message)
+        assert child.tell
+        child.tell()  # as in a signal that comes just now
+
+    telling = Telling(child, send)
+    assert child.tell
+    thread = threading.Thread(target=child.tell, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    telling.end()
+    assert len(sent) == 1
+
+
 def test_a_process_that_the_handler_forked_says_nothing_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     run, sent = Said(), list[bytes]()
     Telling(run, sent.append)

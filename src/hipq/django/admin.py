@@ -21,7 +21,7 @@ from hipq.django.backend import HipqBackend, declared
 from hipq.django.job_list import JobList
 from hipq.django.job_page import fields_of, history_of
 from hipq.django.models import Job
-from hipq.errors import Conflict, HipqError, NotFound
+from hipq.errors import Conflict, HipqError, Invalid, NotFound
 from hipq.job.states import FINAL, Code
 
 RETRY, CANCEL = "retry", "cancel"
@@ -140,6 +140,6 @@ def _find(opened: ExitStack, key: str) -> tuple[Hipq, int]:
             app = _opened(opened, backend)
             try:
                 return app, app.job(int(text)).id
-            except NotFound:
+            except (NotFound, Invalid):  # the latter of a number too large for an id
                 break
     raise Http404(f"there is no job {key}")

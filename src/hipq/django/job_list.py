@@ -69,7 +69,7 @@ class JobList:
         searched = self._asked.get("q", "").strip()
         if not searched:
             return chosen.app.jobs.find(base)
-        by_id = _id(searched) if searched.isdecimal() else 0
+        by_id = int(searched) if _is_id(searched) else 0
         found = chosen.app.jobs.find(base._replace(job_key=searched))
         if by_id and all(job.id != by_id for job in found):
             found += chosen.app.jobs.find(base._replace(newest=False, after=by_id - 1, until=by_id))
@@ -95,9 +95,13 @@ class JobList:
 
 
 def _id(text: str) -> int:
-    if not text.isdecimal() or not text.isascii() or int(text[:20]) > _HIGHEST:
+    if not _is_id(text):
         raise Invalid("before must be the id of a job")
     return int(text)
+
+
+def _is_id(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= _HIGHEST
 
 
 def _row(job: Job[Any], key: str, link: Callable[[str], str]) -> dict[str, Any]:

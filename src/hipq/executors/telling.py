@@ -30,7 +30,7 @@ class Telling:
         self._run = run
         self._send = send
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may say such things while the code it interrupts does
         self._last = 0.0
         self._timer: threading.Timer | None = None
         self._over = False

@@ -184,7 +184,9 @@ class Around:
             except StopIteration:
                 continue  # an error goes on: who only looks at it must not make a success of it
             except BaseException as error:
-                raised = error
+                # Python makes a RuntimeError of a StopIteration that goes through a generator
+                if not (isinstance(raised, StopIteration) and error.__cause__ is raised):
+                    raised = error
             else:
                 steps.close()
                 raised = RuntimeError(f"{steps.__qualname__} has a second yield: the handler runs once")

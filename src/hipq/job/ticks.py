@@ -32,11 +32,12 @@ def begun(name: str, job_type: str, definition: Definition, now: int) -> Schedul
 
 def redefined(schedule: Schedule, definition: Definition, now: int, job_type: str = "") -> Schedule:
     """Another definition. If its ticks are others (or are no longer paused), they count from now: of those that were
-    before, as other expressions or a pause have it, none comes late."""
+    before, as other expressions or a pause have it, none comes late. Nor does one come twice where the clock was set
+    back: they count from the last one that was looked at, if that is later."""
     made = schedule._replace(definition=definition, job_type=job_type or schedule.job_type)
     if (cron_of(definition), definition.paused) == (cron_of(schedule.definition), schedule.definition.paused):
         return made
-    again = begun(schedule.name, made.job_type, definition, now)
+    again = begun(schedule.name, made.job_type, definition, max(now, schedule.last))
     return made._replace(since=again.since, next=again.next)
 
 
