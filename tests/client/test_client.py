@@ -78,7 +78,7 @@ def test_jobs_are_looked_at_cancelled_and_retried(client: Any) -> None:
     assert client.cancel(job_id, "not needed")["state"] == "final"
     with pytest.raises(Conflict):
         client.retry(job_id)
-    with pytest.raises(JobFailed, match="ended with failed"):
+    with pytest.raises(JobFailed, match="ended with cancelled"):
         client.result(job_id)
     with pytest.raises(NotFound, match="no job with this id"):
         client.job(12345)

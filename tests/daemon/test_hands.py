@@ -186,7 +186,7 @@ def test_a_job_that_is_cancelled_is_killed(served: Daemon) -> None:
     (job_id,) = add(served, "hang", b"hang")
     until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].run.started)
     served.jobs.cancel("acme", job_id, "enough")
-    assert ended(served, job_id).code == "failed"
+    assert ended(served, job_id).code == "cancelled"
     until(lambda: job_id not in served.engine.in_flight)
     until(lambda: not served.contexts._jobs._stops)
     assert ended(served, add(served, "hang", b"next")[0]).code == "ok"

@@ -154,4 +154,4 @@ def test_a_fifo_queue_is_in_order(made: Made) -> None:
 
 def test_sqs_never_says_that_it_is_empty(made: Made) -> None:
     lab, queue = made()
-    assert "leave --until-empty out" in lab.manage("hipq_worker", "-q", queue, "--until-empty", status=1)
+    assert "leave --until-empty out" in lab.manage("hipq_worker", "-q", queue, "--until-empty", status=2)

@@ -419,3 +419,20 @@ def test_what_nobody_is_around_of_is_called_as_ever(app: Hipq) -> None:
     app.use(Quiet())
     assert (app.middlewares.run, app.middlewares.retry, app.middlewares.see_jobs_added) == ((), (), False)
     assert len(app.middlewares.answer) == 1
+
+
+# -- contexts ---------------------------------------------------------------------------------------------------------
+@one_store
+@every_kind
+def test_what_a_handler_sets_in_its_context_is_not_there_for_the_next_job(
+    app: Hipq, queue: Queue, run: Run, kind: str
+) -> None:
+    def work(job: Job[Any]) -> str:
+        before = tenant.get()
+        tenant.set(job.key)
+        return before
+
+    declare(queue, kind, work)
+    ids = [queue.enqueue("work", key=f"tenant-{number}") for number in range(30)]
+    run()
+    assert {app.job(job_id).result for job_id in ids} == {"nobody"}

@@ -270,5 +270,20 @@ def test_a_message_that_comes_is_read_as_the_application_says(app: Hipq) -> None
         assert app.answers.counts("orders")["unreadable"].answers == 1
         with pytest.raises(Invalid, match="nobody listens to redis://payments-out"):
             world.receive("redis://payments-out")
-        with pytest.raises(Invalid, match=r"webhook://bank is a webhook, not a stream: post to `callbacks\(app\)`"):
+        with pytest.raises(Invalid, match="nobody listens to webhook://bank"):
             world.receive("webhook://bank")
+
+
+def test_a_webhook_that_comes_is_read_as_the_application_says(app: Hipq, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BANK_SECRET", "whsec_" + "c2VjcmV0" * 5)
+    charge = app.queue("orders").job("charge")(lambda _: Wait())
+    app.listen("webhook://bank", to=charge, key="data.ref", data="data.status", secret="BANK_SECRET")
+    with harness(app) as world:
+        charge.enqueue(key="order-17")
+        world.run_until_idle()
+        for _ in range(2):  # the service sends it twice
+            world.receive(
+                "webhook://bank", {"data": {"ref": "order-17", "status": "paid"}}, headers={"webhook-id": "1"}
+            )
+        world.assert_ok(charge, "order-17", result="paid")
+        assert [one.copies for one in app.answers.list("orders")] == [2]

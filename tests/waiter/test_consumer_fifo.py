@@ -114,6 +114,7 @@ def test_a_stop_gives_back_what_waits_behind_and_the_next_consumer_goes_on_in_or
     finally:
         go.set()
     assert seen == ["1"]
+    eventually(lambda: counted(cloud, queue) == (3, 0))
     with working(waiter):
         eventually(lambda: is_empty(cloud, queue))
     assert seen == ["1", "2", "3", "4"]

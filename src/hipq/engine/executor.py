@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,7 +95,7 @@ class LocalExecutor:
 
     def _run(self, execution: Execution) -> None:
         try:
-            self._launcher.run(execution)
+            copy_context().run(self._launcher.run, execution)  # what a handler sets there is not for the next one
         except BaseException as error:  # a bug of ours: it must cost neither the hand nor the job
             execution.run.result = Errored(Fault.of(error))
         self._end(execution)

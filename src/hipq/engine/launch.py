@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol
 
@@ -194,7 +195,7 @@ class Launcher:
 
                 asyncio.run(here.run_async(execution, in_child=True))
             else:
-                here.run(execution, in_child=True)
+                copy_context().run(here.run, execution, in_child=True)
         telling.end()
         run = execution.run
         if execution.abandoned:

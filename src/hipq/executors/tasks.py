@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from contextvars import Context, copy_context
 
 from hipq.executors.execution import Execution
 
@@ -78,6 +79,7 @@ class Tasks:
         self._more_hands()
 
     async def _work(self) -> None:
+        context = copy_context()
         while self._pending:
             try:
                 execution = self._pending.popleft()
@@ -96,6 +98,8 @@ class Tasks:
                 del self._task_of[execution]
             if execution.abandoned:
                 return  # it took no notice, and was replaced meanwhile
+            if not _is_like(context, copy_context()):
+                return  # context variables that a handler has set are not for the next one: another hand goes on
 
     def unstarted(self) -> list[Execution]:
         found = []
@@ -130,3 +134,8 @@ class Tasks:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(stop)
             self._thread.join(timeout=1)
+
+
+def _is_like(one: Context, other: Context) -> bool:
+    """Whether two contexts have the same values, which are not asked whether they are equal."""
+    return len(one) == len(other) and all(name in one and one[name] is value for name, value in other.items())

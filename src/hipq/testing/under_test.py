@@ -8,12 +8,13 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypedDict, Unpack
 from uuid import uuid4
 
 from hipq.answers.results import Results
 from hipq.app import Hipq
-from hipq.callback.webhook import SCHEME
+from hipq.callback.webhook import SCHEME, Webhook
 from hipq.database import Database
 from hipq.errors import Invalid, JobFailed, shown
 from hipq.job import payload
@@ -31,6 +32,7 @@ from hipq.testing.replies import Replies
 from hipq.testing.sent import Outbox, Sent
 from hipq.transports import Message, address
 from hipq.transports.recording import recording
+from hipq.transports.webhooks import ID
 
 IN_MEMORY = "sqlite://"
 _entering = threading.Lock()
@@ -223,17 +225,23 @@ class Harness(Expectations):
         self._outbox.respond(to, reply, whole(status, "status", 200, 599), headers or {})
 
     def receive(self, url: str, data: Any = None, *, key: str = "", headers: Mapping[str, str] | None = None) -> None:
-        """A message comes on a stream that `listen` or `answers=` names. It is read as they say, and its answer kept.
-        `data` is sent as JSON, bytes as they are; `key` is the message's own."""
-        if url.startswith(SCHEME):
-            raise Invalid(f"{url} is a webhook, not a stream: post to `callbacks(app)` what is signed, or use `answer`")
-        where = address(url).identity
-        found = [one for app in self._apps for one in app.streams.listeners() if one.stream == where]
-        if not found:
-            raise Invalid(f"nobody listens to {where}")
+        """A message comes on a stream that `listen` or `answers=` names, or a webhook that is signed well. The message
+        is read as they say, and its answer kept. `data` is sent as JSON, bytes as they are; `key` is the message's
+        own."""
         body = data if isinstance(data, bytes) else payload.encode(data, "the message").encode()
-        for listener in found:
-            listener.keep([Message(body, uuid4().hex, key=key, headers=headers, subject=address(url).name)])
+        if url.startswith(SCHEME):
+            where, name = url, url.removeprefix(SCHEME)
+            hooks = [(app, hook) for app in self._apps if (hook := app.streams.webhooks.get(name))]
+            keep: list[Callable[[list[Message]], None]] = [partial(_keep_webhook, *one) for one in hooks]
+        else:
+            where, name = address(url).identity, address(url).name
+            listeners = [one for app in self._apps for one in app.streams.listeners() if one.stream == where]
+            keep = [one.keep for one in listeners]
+        if not keep:
+            raise Invalid(f"nobody listens to {where}")
+        message = Message(body, (headers or {}).get(ID, uuid4().hex), key=key, headers=headers, subject=name)
+        for one in keep:
+            one([message])
 
     def close(self) -> None:
         """End what runs for this test. `harness` does it."""
@@ -242,6 +250,10 @@ class Harness(Expectations):
                 self._loop.close()
         finally:
             self._drive.close()
+
+
+def _keep_webhook(app: Hipq, webhook: Webhook, messages: Sequence[Message]) -> None:
+    app.answers.deliver([webhook.answer(message, app.store.now()) for message in messages])
 
 
 def _refuse_a_running_loop() -> None:
