@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from hipq.cli.counts import COUNTED, COUNTED_TO, named, up_to
 from hipq.cli.queue import lanes_of
-from hipq.cli.table import laid_out, lasting
+from hipq.cli.table import laid_out
 from hipq.job.answer import BUFFERED, LATE, NEW
 from hipq.job.states import EXECUTING
 from hipq.job.units import number
-from hipq.job.when import SECOND, to_datetime
+from hipq.job.when import SECOND, lasting, to_datetime
 from hipq.stores.filters import Filter
 from hipq.stores.protocols import Store
 from hipq.stores.values import EngineSeen, QueueTables

@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from hipq import Hipq, Job, Queue
 from hipq.cli.show import described, outlined, print_table, with_filled
-from hipq.cli.table import lasting
 from hipq.errors import NotFound
 from hipq.job.model import queue_of
 from hipq.job.states import FINAL, NONE, SCHEDULED
-from hipq.job.when import to_datetime
+from hipq.job.when import lasting, to_datetime
 from hipq.jobs import JobFilters
 
 _COLUMNS: Final = (

@@ -18,18 +18,6 @@ def moment(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def lasting(seconds: float) -> str:
-    """A time in a table: 250ms, 1.5s, 42s, 5m12s, 3h05m, 4d02h."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    if seconds < 59.5:
-        return f"{seconds:.2g}s"
-    minutes, hours, days = round(seconds) // 60, round(seconds) // 3600, round(seconds) // 86_400
-    if hours < 1:
-        return f"{minutes}m{round(seconds) % 60:02}s"
-    return f"{hours}h{minutes % 60:02}m" if days < 1 else f"{days}d{hours % 24:02}h"
-
-
 def text_of(value: Any) -> str:
     if isinstance(value, datetime):
         return moment(value)

@@ -62,3 +62,15 @@ def utc_text(micros: int) -> str:
     """A moment as sentences have it: 2027-01-15 08:00:00 UTC, with milliseconds if it is not a whole second."""
     digits = "milliseconds" if micros % SECOND else "seconds"
     return to_datetime(micros).isoformat(" ", digits).replace("+00:00", " UTC")
+
+
+def lasting(seconds: float) -> str:
+    """A time in a table: 250ms, 1.5s, 42s, 5m12s, 3h05m, 4d02h."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 59.5:
+        return f"{seconds:.2g}s"
+    minutes, hours, days = round(seconds) // 60, round(seconds) // 3600, round(seconds) // 86_400
+    if hours < 1:
+        return f"{minutes}m{round(seconds) % 60:02}s"
+    return f"{hours}h{minutes % 60:02}m" if days < 1 else f"{days}d{hours % 24:02}h"

@@ -1,0 +1,77 @@
+"""`asgi(app)`: the dashboard as an ASGI application, to be mounted in another one or run alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+from hipq.dashboard.site import Site
+from hipq.dashboard.visit import Reply, Role, Visit, Visitor
+
+if TYPE_CHECKING:
+    from hipq.app import Hipq
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_STATIC: Final = {
+    "dashboard.css": "text/css; charset=utf-8", "dashboard.js": "text/javascript; charset=utf-8",
+    "htmx.min.js": "text/javascript; charset=utf-8", "uPlot.iife.min.js": "text/javascript; charset=utf-8",
+    "uPlot.min.css": "text/css; charset=utf-8", "LICENSES.txt": "text/plain; charset=utf-8",
+}  # fmt: skip
+_FORM: Final = 1 << 20
+"""Bytes that a form may have."""
+
+
+def asgi(app: Hipq, *, mask: Collection[str] = (), read_only: bool = False) -> Dashboard:
+    """An ASGI application that shows this instance: `fastapi_app.mount("/hipq", hipq.dashboard.asgi(app))`."""
+    return Dashboard(Site([app], mask=mask, read_only=read_only))
+
+
+class Dashboard:
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return None
+        base = scope.get("root_path", "").rstrip("/")
+        path = scope["path"].removeprefix(base) or "/"
+        if path.startswith("/static/") and path.removeprefix("/static/") in _STATIC:
+            return await _send(send, _static(path.removeprefix("/static/")))
+        body = await _body(receive)
+        visit = Visit(
+            method=scope["method"],
+            path=path,
+            base=base,
+            query=parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True),
+            form=parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True),
+            headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
+            visitor=Visitor("anybody", Role.ADMIN),
+            address=(scope.get("client") or ("", 0))[0],
+        )
+        return await _send(send, await asyncio.to_thread(self.site.reply, visit))
+
+
+def _static(name: str) -> Reply:
+    body = (files("hipq.dashboard") / "static" / name).read_bytes()
+    return Reply(200, body, _STATIC[name], (("cache-control", "max-age=3600"),))
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more and len(body) <= _FORM:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
+
+
+async def _send(send: Send, reply: Reply) -> None:
+    named = [("content-type", reply.type), ("content-length", str(len(reply.body))), *reply.headers]
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})

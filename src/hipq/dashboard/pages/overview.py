@@ -1,0 +1,17 @@
+"""What needs attention, the queues, the engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hipq.dashboard.visit import PageRoute, Reply, Role, Visit
+
+if TYPE_CHECKING:
+    from hipq.dashboard.site import Site
+
+
+def page(site: Site, visit: Visit) -> Reply:
+    return site.render("overview.html", visit, now=site.store.now())
+
+
+ROUTES: Final = (PageRoute("GET", "/", Role.VIEW, page),)

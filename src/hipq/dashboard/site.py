@@ -1,0 +1,122 @@
+"""The site: all its routes, its templates, and what it shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from hipq.dashboard import words
+from hipq.dashboard.pages import answers, job, jobs, overview, rules
+from hipq.dashboard.visit import PageRoute, Refused, Reply, Visit, Visitor
+from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
+from hipq.job.model import queue_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from hipq.app import Hipq
+    from hipq.queue import Queue
+    from hipq.stores.protocols import Store
+
+ROUTES: Final[tuple[PageRoute, ...]] = (*overview.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES)
+"""All routes there are: what a role may do is read off this table."""
+_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
+
+
+class Site:
+    """What a dashboard shows: one instance, or all instances of a database."""
+
+    def __init__(self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False) -> None:
+        """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer."""
+        self.apps = list(apps)
+        self.mask = frozenset(name.lower() for name in mask)
+        self.read_only = read_only
+        self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
+
+    @property
+    def store(self) -> Store:
+        """The database: instances that are shown together share one."""
+        return self.apps[0].store
+
+    # -- queues -----------------------------------------------------------------------------------------------------
+    def name(self, queue: Queue) -> str:
+        """What a queue is called here: with its instance's name in front, if there are several instances."""
+        return f"{queue.app.name}.{queue.name}" if len(self.apps) > 1 else queue.name
+
+    @property
+    def queues(self) -> dict[str, Queue]:
+        """All queues, by what they are called here."""
+        return {self.name(queue): queue for app in self.apps for queue in app.queues}
+
+    def queue(self, name: str) -> Queue:
+        found = self.queues.get(name)
+        if found is None:
+            raise NotFound(f"there is no queue {name}")
+        return found
+
+    def queue_of(self, job_id: int) -> Queue:
+        """The queue that this id is of, whether or not there is such a job."""
+        for queue in self.queues.values():
+            if queue.number == queue_of(job_id):
+                return queue
+        raise NotFound(f"there is no job {job_id}")
+
+    # -- replies ----------------------------------------------------------------------------------------------------
+    def find(self, method: str, path: str) -> tuple[PageRoute, dict[str, str]]:
+        """The route of a request, and what stands in its path."""
+        allowed = set()
+        for route, pattern in self._patterns:
+            if match := pattern.fullmatch(path):
+                if route.method == ("GET" if method == "HEAD" else method):
+                    return route, match.groupdict()
+                allowed.add(route.method)
+        if allowed:
+            raise Refused(405, f"this page takes {' and '.join(sorted(allowed))} only")
+        raise Refused(404, "there is no such page")
+
+    def reply(self, visit: Visit) -> Reply:
+        """What this visit gets; whatever is wrong is a page that says so."""
+        try:
+            route, params = self.find(visit.method, visit.path)
+            if visit.visitor.role < route.role:
+                raise Refused(403, f"this takes the role {route.role.name.lower()}")
+            if self.read_only and route.method != "GET":
+                raise Refused(403, "this dashboard is read-only")
+            return route.reply(self, visit._replace(params=params))
+        except Refused as refused:
+            return self.render("refused.html", visit, status=refused.status, sentence=refused.sentence)
+        except HipqError as error:
+            status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
+            return self.render("refused.html", visit, status=status, sentence=str(error))
+
+    def render(self, template: str, visit: Visit, *, status: int = 200, **values: Any) -> Reply:
+        text = self._templates.get_template(template).render(site=self, visit=visit, status=status, **values)
+        return Reply(status, text.encode())
+
+    @cached_property
+    def _templates(self) -> Environment:
+        try:
+            from jinja2 import Environment, PackageLoader, StrictUndefined
+        except ModuleNotFoundError:
+            raise Invalid("the dashboard needs Jinja2: pip install 'hipq[dashboard]'") from None
+        templates = Environment(
+            loader=PackageLoader("hipq.dashboard"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        templates.filters.update(words.FILTERS)
+        return templates
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join(
+        f"(?P<{part[1:-1]}>[^/]+)" if part.startswith("{") else re.escape(part)
+        for part in re.split(r"(\{\w+\})", pattern)
+    ))  # fmt: skip
+
+
+__all__ = ["ROUTES", "Site", "Visitor"]

@@ -1,0 +1,1 @@
+// What pages need beside htmx.
