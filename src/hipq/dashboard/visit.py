@@ -7,6 +7,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
+from markupsafe import Markup
+
 if TYPE_CHECKING:
     from hipq.dashboard.site import Site
 
@@ -53,6 +55,11 @@ class Visit(NamedTuple):
     def sent(self, name: str, default: str = "") -> str:
         """A field of the form."""
         return self.form[name][-1] if self.form.get(name) else default
+
+    @property
+    def csrf_field(self) -> Markup:
+        """What every form has in it."""
+        return Markup("")
 
     @property
     def is_fragment(self) -> bool:
