@@ -19,6 +19,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _STATIC: Final = {
     "dashboard.css": "text/css; charset=utf-8", "dashboard.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml", "theme.js": "text/javascript; charset=utf-8",
     "htmx.min.js": "text/javascript; charset=utf-8", "uPlot.iife.min.js": "text/javascript; charset=utf-8",
     "uPlot.min.css": "text/css; charset=utf-8", "LICENSES.txt": "text/plain; charset=utf-8",
 }  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from hipq.dashboard import words
 from hipq.dashboard.pages import answers, job, jobs, overview, rules
-from hipq.dashboard.visit import PageRoute, Refused, Reply, Visit, Visitor
+from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
 from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
 from hipq.job.model import queue_of
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 ROUTES: Final[tuple[PageRoute, ...]] = (*overview.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES)
 """All routes there are: what a role may do is read off this table."""
+_PAGES: Final = (
+    ("/", "Overview", Role.VIEW),
+    ("/jobs", "Jobs", Role.VIEW),
+    ("/answers", "Answers", Role.VIEW),
+    ("/rules", "Rules", Role.VIEW),
+)
 _STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
 
 
@@ -39,6 +46,15 @@ class Site:
     def store(self) -> Store:
         """The database: instances that are shown together share one."""
         return self.apps[0].store
+
+    @property
+    def where(self) -> str:
+        """The database, without a password."""
+        return self.store.url
+
+    def pages(self, visit: Visit) -> list[tuple[str, str]]:
+        """The pages that the navigation names for this visitor: paths and names."""
+        return [(path, name) for path, name, role in _PAGES if visit.visitor.role >= role]
 
     # -- queues -----------------------------------------------------------------------------------------------------
     def name(self, queue: Queue) -> str:
@@ -92,7 +108,10 @@ class Site:
             return self.render("refused.html", visit, status=status, sentence=str(error))
 
     def render(self, template: str, visit: Visit, *, status: int = 200, **values: Any) -> Reply:
-        text = self._templates.get_template(template).render(site=self, visit=visit, status=status, **values)
+        now_ms = time.time_ns() // 1_000_000
+        text = self._templates.get_template(template).render(
+            site=self, visit=visit, status=status, now_ms=now_ms, **values
+        )
         return Reply(status, text.encode())
 
     @cached_property
