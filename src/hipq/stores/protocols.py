@@ -246,9 +246,9 @@ class AnswerStore(Protocol):
     def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
         """How many answers there are in each state, and how often in all they came: of one tenant, if it is named."""
 
-    def recent_answers(self, most: int) -> dict[str, int]:
-        """How many answers there are, to any job, that wait for their job ("buffered") or that nobody has looked at
-        ("new"), and how many of the latest `most` were late: it stops counting each at `most`."""
+    def unused_answers(self, queues: Sequence[int], most: int) -> dict[str, int]:
+        """How many answers to jobs of these queues no job has used, by their state: it stops counting at `most` for
+        each queue and state. An answer that was kept for a job which ended without it may still count as buffered."""
 
     def drop_answer(self, answer_id: int) -> bool:
         """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
