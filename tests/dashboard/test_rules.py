@@ -75,7 +75,7 @@ def test_it_shows_what_jobs_hold_of_each_limit(site: Site, orders: Queue) -> Non
 
 def test_a_limit_is_tried_on_the_jobs_that_are_due_before_it_is_set(site: Site, orders: Queue) -> None:
     page = see(site, "/rules/orders/try?most=10")
-    assert [row for row in page.one("table").rows()] == [["east", "2", "0", "3"], ["west", "0", "1", "1"]]
+    assert page.one("table").rows() == [["east", "2", "0", "3"], ["west", "0", "1", "1"]]
     assert orders.app.store.rules(orders.number).most == 4, "a trial changes nothing"
     form = page.one("form", method="post")
     fields = {one.attributes["name"]: one.attributes["value"] for one in form.all("input", type="hidden")}
@@ -93,8 +93,8 @@ def test_a_trial_says_what_a_claim_then_does(site: Site, orders: Queue) -> None:
 
 
 def test_a_limit_below_what_runs_lets_nothing_start(site: Site, orders: Queue) -> None:
-    assert "nothing starts until they are below it" in see(site, "/rules/orders/try?most=1").text
-    assert orders.app.rules.try_limit("orders", 1).starts_after == {}
+    assert "nothing starts until they are below it" in see(site, "/rules/orders/try?most=1&lane=1").text
+    assert orders.app.rules.try_limit("orders", [limit(1)]).starts_after == {}
 
 
 def test_limits_are_removed_and_taken_back(site: Site, orders: Queue) -> None:
