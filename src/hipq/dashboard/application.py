@@ -8,8 +8,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
+from hipq.dashboard.live import Live
 from hipq.dashboard.site import Site
-from hipq.dashboard.visit import Reply, Role, Visit, Visitor
+from hipq.dashboard.visit import Refused, Reply, Role, Visit, Visitor
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -19,7 +20,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _STATIC: Final = {
     "dashboard.css": "text/css; charset=utf-8", "dashboard.js": "text/javascript; charset=utf-8",
-    "htmx.min.js": "text/javascript; charset=utf-8", "uPlot.iife.min.js": "text/javascript; charset=utf-8",
+    "live.js": "text/javascript; charset=utf-8", "htmx.min.js": "text/javascript; charset=utf-8",
+    "uPlot.iife.min.js": "text/javascript; charset=utf-8",
     "uPlot.min.css": "text/css; charset=utf-8", "LICENSES.txt": "text/plain; charset=utf-8",
 }  # fmt: skip
 _FORM: Final = 1 << 20
@@ -34,12 +36,18 @@ def asgi(app: Hipq, *, mask: Collection[str] = (), read_only: bool = False) -> D
 class Dashboard:
     def __init__(self, site: Site) -> None:
         self.site = site
+        self.live = Live(site)
+
+    def stop(self) -> None:
+        """End the streams to those who look: the server is about to stop."""
+        self.live.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return None
-        base = scope.get("root_path", "").rstrip("/")
-        path = scope["path"].removeprefix(base) or "/"
+        if scope["type"] == "lifespan":
+            return await self._lifespan(receive, send)
+        if scope["type"] == "websocket":
+            return await send({"type": "websocket.close", "code": 1000})
+        base, path = _place(scope)
         if path.startswith("/static/") and path.removeprefix("/static/") in _STATIC:
             return await _send(send, _static(path.removeprefix("/static/")))
         body = await _body(receive)
@@ -53,7 +61,37 @@ class Dashboard:
             visitor=Visitor("anybody", Role.ADMIN),
             address=(scope.get("client") or ("", 0))[0],
         )
+        if path == "/live" and visit.method == "GET":
+            return await self._stream(visit, receive, send)
         return await _send(send, await asyncio.to_thread(self.site.reply, visit))
+
+    async def _stream(self, visit: Visit, receive: Receive, send: Send) -> None:
+        try:
+            await self.live.stream(visit, receive, send, lambda: self._again(visit))
+        except Refused as refused:
+            await _send(send, Reply(refused.status, refused.sentence.encode(), "text/plain; charset=utf-8"))
+
+    async def _again(self, visit: Visit) -> Visitor:
+        """Who a visitor is now."""
+        return visit.visitor
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                self.stop()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+def _place(scope: Scope) -> tuple[str, str]:
+    """Under which path it is mounted, and the path behind that. Servers and frameworks hand over the whole path."""
+    base = scope.get("root_path", "").rstrip("/")
+    path: str = scope["path"]
+    if base and (path == base or path.startswith(f"{base}/")):
+        path = path[len(base) :]
+    return base, path or "/"
 
 
 def _static(name: str) -> Reply:
