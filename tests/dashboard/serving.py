@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any, Final, Self
 
@@ -16,8 +17,8 @@ from hipq import Hipq
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit
 
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEAD: Final = (
     '<!doctype html><meta charset="utf-8"><meta name="csrf" content="of this visitor"><title>Watched</title>'
@@ -133,6 +134,14 @@ def eventually(true: Callable[[], Any], seconds: float = 60.0) -> Any:
         assert time.monotonic() < until, "it did not come true"
         time.sleep(0.01)
     return found
+
+
+def logged_in(url: str) -> str:
+    """The page that a browser shows which opens the URL with a token."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    browser.addheaders = [("accept", "text/html")]
+    with browser.open(url, timeout=30) as page:
+        return str(page.read().decode())
 
 
 def written(served: Served) -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qs
 
+from hipq.app import Hipq
 from hipq.dashboard.live import Live
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Refused, Reply, Role, Visit, Visitor
-
-if TYPE_CHECKING:
-    from hipq.app import Hipq
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -28,9 +26,14 @@ _FORM: Final = 1 << 20
 """Bytes that a form may have."""
 
 
-def asgi(app: Hipq, *, mask: Collection[str] = (), read_only: bool = False) -> Dashboard:
-    """An ASGI application that shows this instance: `fastapi_app.mount("/hipq", hipq.dashboard.asgi(app))`."""
-    return Dashboard(Site([app], mask=mask, read_only=read_only))
+def asgi(
+    app: Hipq | Sequence[Hipq], *, tokens: Mapping[str, tuple[str, str]] | None = None,  # noqa: ARG001
+    mask: Collection[str] = (), read_only: bool = False,
+) -> Dashboard:  # fmt: skip
+    """An ASGI application that shows this instance, or several of one database:
+    `fastapi_app.mount("/hipq", hipq.dashboard.asgi(app))`."""
+    apps = [app] if isinstance(app, Hipq) else app
+    return Dashboard(Site(apps, mask=mask, read_only=read_only))
 
 
 class Dashboard:
