@@ -3,71 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
+from hipq.dashboard.gate import gate_of
+from hipq.dashboard.headers import secured
+from hipq.dashboard.hosted import Authenticate, hosted
+from hipq.dashboard.request import Receive, Scope, visit_of, with_form
 from hipq.dashboard.site import Site
-from hipq.dashboard.visit import Reply, Role, Visit, Visitor
+from hipq.dashboard.static_files import static_reply
+from hipq.dashboard.visit import Reply, Visit
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_STATIC: Final = {
-    "dashboard.css": "text/css; charset=utf-8", "dashboard.js": "text/javascript; charset=utf-8",
-    "htmx.min.js": "text/javascript; charset=utf-8", "uPlot.iife.min.js": "text/javascript; charset=utf-8",
-    "uPlot.min.css": "text/css; charset=utf-8", "LICENSES.txt": "text/plain; charset=utf-8",
-}  # fmt: skip
-_FORM: Final = 1 << 20
-"""Bytes that a form may have."""
 
 
-def asgi(app: Hipq, *, mask: Collection[str] = (), read_only: bool = False) -> Dashboard:
-    """An ASGI application that shows this instance: `fastapi_app.mount("/hipq", hipq.dashboard.asgi(app))`."""
-    return Dashboard(Site([app], mask=mask, read_only=read_only))
+def asgi(
+    app: Hipq, *, tokens: Mapping[str, tuple[str, str]] | None = None, authenticate: Authenticate | None = None,
+    mask: Collection[str] = (), read_only: bool = False,
+) -> Dashboard:  # fmt: skip
+    """An ASGI application that shows this instance: `fastapi_app.mount("/hipq", hipq.dashboard.asgi(app, ...))`.
+
+    Who may come in: `tokens={"ann": ("admin", "a long secret")}`, else $HIPQ_DASHBOARD_TOKENS; or your application says
+    who somebody is: `authenticate`, plain or async, takes the ASGI scope and returns a `Visitor`, a role or None."""
+    gate = gate_of(tokens, is_hosted=authenticate is not None)
+    return Dashboard(Site([app], mask=mask, read_only=read_only, gate=gate), authenticate)
 
 
 class Dashboard:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, authenticate: Authenticate | None = None) -> None:
         self.site = site
+        self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return None
-        base = scope.get("root_path", "").rstrip("/")
-        path = scope["path"].removeprefix(base) or "/"
-        if path.startswith("/static/") and path.removeprefix("/static/") in _STATIC:
-            return await _send(send, _static(path.removeprefix("/static/")))
-        body = await _body(receive)
-        visit = Visit(
-            method=scope["method"],
-            path=path,
-            base=base,
-            query=parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True),
-            form=parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True),
-            headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
-            visitor=Visitor("anybody", Role.ADMIN),
-            address=(scope.get("client") or ("", 0))[0],
-        )
-        return await _send(send, await asyncio.to_thread(self.site.reply, visit))
+        if scope["type"] == "http":
+            await _send(send, await self._reply(scope, receive))
 
+    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+        visit = visit_of(scope)
+        if file := static_reply(visit.path, visit.asked("v")):
+            return file
+        visit = await self.admitted(visit, scope)
+        complete = await with_form(visit, receive)
+        if complete is None:
+            return secured(Reply(413, b"this form is too large\n", "text/plain; charset=utf-8"))
+        return await asyncio.to_thread(self.site.reply, complete)
 
-def _static(name: str) -> Reply:
-    body = (files("hipq.dashboard") / "static" / name).read_bytes()
-    return Reply(200, body, _STATIC[name], (("cache-control", "max-age=3600"),))
-
-
-async def _body(receive: Receive) -> bytes:
-    body, more = b"", True
-    while more and len(body) <= _FORM:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    return body
+    async def admitted(self, visit: Visit, scope: Scope) -> Visit:
+        """The visit, with who it is: nobody, if nobody says otherwise."""
+        who = await hosted(self._authenticate, scope) if self._authenticate else None
+        return self.site.gate.admit(visit, who)
 
 
 async def _send(send: Send, reply: Reply) -> None:
