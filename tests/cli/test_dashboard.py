@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import pytest
 
 from hipq import Hipq
 from tests.cli.conftest import HipqCommand, eventually
+from tests.dashboard.serving import logged_in
 
 PROGRAM = [sys.executable, "-m", "hipq.cli.main", "dashboard"]
 
@@ -39,8 +41,10 @@ class Running:
     def url(self) -> str:
         return self.line.removeprefix("dashboard: ").strip()
 
-    def get(self, path: str, port: int = 0, **headers: str) -> HTTPResponse:
+    def get(self, path: str, port: int = 0) -> HTTPResponse:
+        """As a program that has the token of the URL."""
         connection = HTTPConnection("127.0.0.1", port or urlsplit(self.url).port, timeout=30)
+        headers = {"authorization": f"Bearer {self.url.partition('token=')[2]}"}
         connection.request("GET", path, headers=headers)
         return connection.getresponse()
 
@@ -70,11 +74,11 @@ def start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 def test_it_prints_a_url_that_logs_in(start: Start, program: Hipq, where: list[str]) -> None:
     program.queues[0].enqueue("quick", key="the-key")
-    running = start(*where)
+    running = start(*where, "--mask", "card, cvv")
     assert re.fullmatch(r"dashboard: http://127\.0\.0\.1:\d+/login\?token=[\w-]{32}\n", running.line)
-    page = running.get("/")
-    assert page.status == 200
-    assert "hipq" in page.read().decode()
+    assert 'href="/jobs"' in logged_in(running.url)
+    with pytest.raises(HTTPError, match="403"):
+        logged_in(running.url[:-1])
     assert running.stop() == 0
     with pytest.raises(ConnectionRefusedError):
         running.get("/")
@@ -100,6 +104,11 @@ def test_it_is_told_to_programs_and_opened_in_a_browser(start: Start, folder: Pa
     told = json.loads(running.line)
     assert set(told) == {"url", "database"}
     assert eventually(lambda: (folder / "opened").exists() and (folder / "opened").read_text()) == told["url"] + "\n"
+
+
+def test_the_role_is_that_of_the_option(start: Start) -> None:
+    statuses = {role: start("shop:app", "--role", role).get("/audit").status for role in ("view", "admin")}
+    assert statuses == {"view": 403, "admin": 200}
 
 
 def test_tokens_of_the_environment_are_not_printed(start: Start) -> None:

@@ -88,6 +88,7 @@ def test_jobs_run_callbacks_arrive_and_new_code_is_taken(dev: Dev, shop: Hipq, f
 
 def test_what_is_wrong_with_the_code_is_said_once(dev: Dev, folder: Path) -> None:
     dev.says("^worker    .* engine started")
+    dev.says("^dashboard . dashboard")  # it has read the code in, too
     (folder / "shop.py").write_text("1 / 0\n")
     dev.says("not started until")
     assert dev.text().count("Traceback") == 1

@@ -31,7 +31,7 @@ def watched(shop: Hipq, monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 @pytest.fixture
 def dashboard(shop: Hipq, watched: Watched) -> Dashboard:  # noqa: ARG001 - its route is there
-    return asgi(shop)
+    return asgi(shop, authenticate=lambda _scope: "admin")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from hipq import Hipq
 from hipq.dashboard import live
-from hipq.dashboard.application import Dashboard
+from hipq.dashboard.application import Dashboard, asgi
 from hipq.dashboard.visit import Role, Visitor
 from hipq.errors import StoreUnavailable
 from tests.dashboard.serving import Served, Viewer, Watched, eventually, written
@@ -174,7 +174,10 @@ def test_there_are_so_many_streams_and_a_visitor_has_a_quarter(
 ) -> None:
     monkeypatch.setattr(live, "STREAMS", 8)
     with Viewer(served, PAGE), Viewer(served, PAGE), Viewer(served, PAGE) as refused:
-        assert (refused.reply.status, refused.reply.read()) == (503, b"too many pages are looked at already; try again")
+        assert (refused.reply.status, refused.reply.read()) == (
+            503,
+            b"too many pages are looked at already; try again\n",
+        )
     eventually(lambda: is_idle(dashboard))
     with Viewer(served, PAGE) as viewer:
         assert viewer.event()["status"] == 200
@@ -200,6 +203,21 @@ def test_a_page_that_fails_says_so_and_comes_back(
         watched.error = None
         assert viewer.event() == {"status": 200, "elements": {}}
     assert "could not be rendered" in caplog.text
+
+
+def test_nobody_sees_a_stream(shop: Hipq) -> None:
+    closed = Served(asgi(shop))
+    try:
+        with Viewer(closed, "/") as viewer, Viewer(closed, "/login") as other:
+            assert (viewer.reply.status, other.reply.status) == (403, 403)
+    finally:
+        closed.stop()
+
+
+def test_a_page_of_nobodys_has_no_stream(served: Served) -> None:
+    """Its forms belong to one visitor."""
+    with Viewer(served, "/login", authorization="x") as viewer:
+        assert viewer.event()["elements"] == {}
 
 
 def test_silence_is_broken_by_comments(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
