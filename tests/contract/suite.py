@@ -8,6 +8,7 @@ from tests.contract.asking import (
     TestTickets,
     throttled,
 )
+from tests.contract.audit import TestAuditLog
 from tests.contract.bad_rows import TestBadRows
 from tests.contract.claim import TestClaim, TestStage
 from tests.contract.enqueue import TestEnqueue, TestKeys
@@ -47,6 +48,7 @@ __all__ = [
     "TestAnswers",
     "TestAnswersForNoJob",
     "TestAnswersForOneJob",
+    "TestAuditLog",
     "TestBadRows",
     "TestChangingRules",
     "TestChecks",

@@ -19,6 +19,7 @@ from hipq.cli.complete import complete_names
 from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
 from hipq.cli.cron import cron
+from hipq.cli.dashboard import dashboard
 from hipq.cli.demo import demo
 from hipq.cli.dev import dev
 from hipq.cli.doctor import doctor
@@ -66,8 +67,8 @@ def cli(ctx: click.Context) -> None:
 
 
 for one in (
-    answer, answers, bench, serve_callbacks, completion, config, cron, demo, dev, doctor, enqueue, job, journal, listen,
-    migrate, move_jobs, prune, queue, restored, serve, signing, tenant, top, waiter, worker,
+    answer, answers, bench, serve_callbacks, completion, config, cron, dashboard, demo, dev, doctor, enqueue, job,
+    journal, listen, migrate, move_jobs, prune, queue, restored, serve, signing, tenant, top, waiter, worker,
 ):  # fmt: skip
     cli.add_command(one)
 complete_names(cli)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from hipq.dashboard import words
-from hipq.dashboard.pages import answers, job, jobs, overview, rules
+from hipq.dashboard.gate import Gate
+from hipq.dashboard.headers import secured
+from hipq.dashboard.masks import masked
+from hipq.dashboard.pages import answers, audit, door, job, jobs, overview, rules
+from hipq.dashboard.recording import action_of, record
+from hipq.dashboard.same_site import check_change
+from hipq.dashboard.static_files import static_path
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
 from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
 from hipq.job.model import queue_of
@@ -23,25 +29,40 @@ if TYPE_CHECKING:
     from hipq.queue import Queue
     from hipq.stores.protocols import Store
 
-ROUTES: Final[tuple[PageRoute, ...]] = (*overview.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES)
+ROUTES: Final[tuple[PageRoute, ...]] = (
+    *overview.ROUTES,
+    *jobs.ROUTES,
+    *job.ROUTES,
+    *answers.ROUTES,
+    *rules.ROUTES,
+    *audit.ROUTES,
+    *door.ROUTES,
+)
 """All routes there are: what a role may do is read off this table."""
 _PAGES: Final = (
     ("/", "Overview", Role.VIEW),
     ("/jobs", "Jobs", Role.VIEW),
     ("/answers", "Answers", Role.VIEW),
     ("/rules", "Rules", Role.VIEW),
+    ("/audit", "Audit", Role.ADMIN),
 )
+OPEN: Final = frozenset(route.pattern for route in ROUTES if route.role is Role.NOBODY)
+"""The paths of what is served to those who are nobody, beside static files."""
 _STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
 
 
 class Site:
     """What a dashboard shows: one instance, or all instances of a database."""
 
-    def __init__(self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False) -> None:
-        """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer."""
+    def __init__(
+        self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False, gate: Gate | None = None
+    ) -> None:
+        """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer.
+        `gate`: who may come in; without one, nobody."""
         self.apps = list(apps)
         self.mask = frozenset(name.lower() for name in mask)
         self.read_only = read_only
+        self.gate = gate or Gate()
         self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
 
     @property
@@ -103,25 +124,58 @@ class Site:
 
     def reply(self, visit: Visit) -> Reply:
         """What this visit gets; whatever is wrong is a page that says so."""
+        reply = self._answered(visit)
+        return secured(reply, cookies=visit.cookies if reply.type.startswith("text/html") else ())
+
+    def _answered(self, visit: Visit) -> Reply:
+        if visit.visitor.role is Role.NOBODY and visit.path not in OPEN:
+            return door.turn_away(self, visit)
         try:
-            route, params = self.find(visit.method, visit.path)
-            if visit.visitor.role < route.role:
-                raise Refused(403, f"this takes the role {route.role.name.lower()}")
-            if self.read_only and route.method != "GET":
-                raise Refused(403, "this dashboard is read-only")
-            return route.reply(self, visit._replace(params=params))
+            return self._served(visit)
         except Refused as refused:
-            return self.render("refused.html", visit, status=refused.status, sentence=refused.sentence)
+            status, sentence = refused.status, refused.sentence
         except HipqError as error:
             status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
-            return self.render("refused.html", visit, status=status, sentence=str(error))
+            sentence = str(error)
+        if visit.visitor.role is Role.NOBODY:
+            return door.refused(self, visit, status, sentence)
+        return self.render("refused.html", visit, status=status, sentence=sentence)
+
+    def _served(self, visit: Visit) -> Reply:
+        route, params = self.find(visit.method, visit.path)
+        visit = visit._replace(params=params)
+        if route.method == "GET":
+            _check_role(visit, route)
+            return route.reply(self, visit)
+        check_change(visit)
+        if self.read_only and route.role is not Role.NOBODY:
+            raise Refused(403, "this dashboard is read-only")
+        try:
+            _check_role(visit, route)
+        except Refused as refused:
+            self.record(visit, action_of(route), {"refused": refused.sentence})
+            raise
+        reply = route.reply(self, visit)
+        if reply.status < 400 and route.role is not Role.NOBODY:
+            self.record(visit, action_of(route), reply.details)
+        return reply
+
+    def record(self, visit: Visit, action: str, details: Mapping[str, object]) -> None:
+        """Put into the audit log what this visitor did, or was refused."""
+        record(self.store, visit, action, details)
+
+    def shown(self, value: Any) -> Any:
+        """A payload, a result, an answer, an error or a progress as people may see it: without masked fields."""
+        return masked(value, self.mask)
 
     def render(self, template: str, visit: Visit, *, status: int = 200, **values: Any) -> Reply:
+        def static(name: str) -> str:
+            return visit.base + static_path(name)
+
+        found = self._templates.get_template(template)
         now_ms = time.time_ns() // 1_000_000
-        text = self._templates.get_template(template).render(
-            site=self, visit=visit, status=status, now_ms=now_ms, **values
-        )
-        return Reply(status, text.encode())
+        text = found.render(site=self, visit=visit, status=status, static=static, now_ms=now_ms, **values)
+        return Reply(status, text.encode("utf-8", "replace"))
 
     @cached_property
     def _templates(self) -> Environment:
@@ -138,6 +192,11 @@ class Site:
         )
         templates.filters.update(words.FILTERS)
         return templates
+
+
+def _check_role(visit: Visit, route: PageRoute) -> None:
+    if visit.visitor.role < route.role:
+        raise Refused(403, f"this takes the role {route.role.name.lower()}")
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
+from hipq.stores.audit import RECORDED
 from hipq.stores.values import QueueTables
 
 AT_ONCE: Final = 1_000
@@ -60,6 +61,7 @@ class Snapshot(NamedTuple):
         return [
             TableCopy("hipq_crons", CRONS, ("queue", "name")),
             TableCopy("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
+            TableCopy("hipq_audit", RECORDED),  # each under a new number, which nothing else names
             TableCopy("hipq_payloads", ("id", "data")),
             TableCopy("hipq_progress", ("id", "attempt", "fraction", "message", "at")),
             TableCopy("hipq_answers", KEPT),

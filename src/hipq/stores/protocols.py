@@ -21,6 +21,7 @@ from hipq.job.model import Brief, Change, New, Row
 from hipq.job.progress import Report, Reported
 from hipq.job.schedule import Schedule, ScheduleChange
 from hipq.limits.rules import Rules
+from hipq.stores.audit import AuditEntry
 from hipq.stores.claim_groups import Head
 from hipq.stores.claims import Asked, Claim, Peek, Turned
 from hipq.stores.filters import AnswerFilter, Filter
@@ -326,6 +327,19 @@ class NoteStore(Protocol):
         """Read, change and write a note; a note that is not there is "". `change` is pure, and may be called again."""
 
 
+class AuditStore(Protocol):
+    """The audit log: what people did by hand, and what they were refused."""
+
+    def record(self, entry: AuditEntry) -> None:
+        """Add an entry; it gets a number of its own."""
+
+    def audit_log(self, before: int, limit: int) -> list[AuditEntry]:
+        """Up to `limit` entries, the newest first: of those before this number, if it is not 0."""
+
+    def prune_audit_log(self, before: int, limit: int) -> int:
+        """Delete entries from before a moment, the oldest first, up to `limit`; how many."""
+
+
 class Store(
     Clocked,
     SetupStore,
@@ -336,6 +350,7 @@ class Store(
     RuleStore,
     TenantStore,
     NoteStore,
+    AuditStore,
     Protocol,
 ):
     """All that hipq asks of a database."""

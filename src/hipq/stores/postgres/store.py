@@ -44,6 +44,7 @@ from hipq.stores.postgres.turn import Settle, Take, freed, ready
 from hipq.stores.postgres.wake import Listener, ListeningWaker, Notices
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.answers import AnswerVerbs
+from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.rule_claims import narrowed
@@ -57,7 +58,7 @@ from hipq.stores.waker import lowest
 T = TypeVar("T")
 
 
-class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs):
+class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
     _settle: Settle
     _rulebook: PostgresRulebook
     at_once = POOL_SIZE

@@ -19,6 +19,7 @@ from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
 from hipq.stores.sql.answers import AnswerVerbs
+from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.jobs import JobVerbs
@@ -44,7 +45,7 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs):
+class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
     _insert: Insert
     _rulebook: SqliteRulebook
     at_once = 1

@@ -105,6 +105,19 @@ CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
 CREATE INDEX hipq_answers_early ON hipq_answers (queue, job) WHERE state = 'buffered' AND job <> 0;
 -- what need not be kept any longer.
 CREATE INDEX hipq_answers_time ON hipq_answers (keep_until);
+-- What people did by hand, and what they were refused: see hipq.stores.audit.
+CREATE TABLE hipq_audit (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- in the order it happened
+  at BIGINT NOT NULL,
+  who TEXT NOT NULL,
+  role TEXT NOT NULL,
+  address TEXT NOT NULL,
+  action TEXT NOT NULL,
+  target TEXT NOT NULL,
+  details TEXT NOT NULL DEFAULT '{}'
+);
+-- What need not be kept any longer.
+CREATE INDEX hipq_audit_time ON hipq_audit (at);
 -- The highest number a dropped queue had: ids contain it and may be written down anywhere, so it is not given again.
 CREATE TABLE hipq_dropped (highest INTEGER NOT NULL);
 INSERT INTO hipq_dropped VALUES (0);
