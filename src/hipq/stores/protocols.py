@@ -213,8 +213,8 @@ class EngineStore(Protocol):
 class LeaseStore(Protocol):
     """Engines, their leases, and the jobs they own."""
 
-    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
-        """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
+    def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
+        """A fresh engine_id with a lease of so many seconds. `serves`, `version` and `since`: see `EngineSeen`."""
 
     def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
         """Prolong a lease that is still alive, and count the engines that serve the same; None: an expired lease cannot

@@ -17,8 +17,8 @@ from hipq.limits.admission import Remembered
 from hipq.limits.rules import load
 from hipq.stores import migrations
 from hipq.stores.asking import HOLDERS
-from hipq.stores.health.facts import COUNTED, Sample, UnclaimedAnswers
-from hipq.stores.values import Holder, Limits, QueueTables
+from hipq.stores.health.facts import COUNTED, Outstanding, Sample, UnclaimedAnswers
+from hipq.stores.values import LISTENERS, Holder, Limits, QueueTables
 
 Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 """Put a statement to the database."""
@@ -109,6 +109,13 @@ class Jobs:
         over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now"
         rows = self._rows(f"SELECT {_COLUMNS} FROM {over} ORDER BY deadline LIMIT 1", now=now)
         return [Sample(row, row.deadline, self._count(over, now=now)) for row in rows]
+
+    def outstanding(self, now: int) -> list[Outstanding]:
+        query = (
+            "SELECT id, job_type, wait FROM {_wait} WHERE phase = 'waiting' AND deadline > :now "
+            "ORDER BY deadline LIMIT :many"
+        )
+        return [Outstanding(*row) for row in self._ask(query, now=now, many=COUNTED)]
 
     def left(self) -> list[Sample]:
         """For their retry handler, answer handler or cancel handler: the first of each type and retry strategy."""
@@ -209,3 +216,8 @@ def unclaimed(ask: Ask, now: int, by_name: bool) -> list[UnclaimedAnswers]:
         ") AS few WHERE job = 0 AND early_until < :now GROUP BY queue ORDER BY queue"
     )
     return [UnclaimedAnswers(*row) for row in ask(query, {"many": ANSWERS, "now": now})]
+
+
+def listeners(ask: Ask) -> dict[str, str]:
+    query = "SELECT name, value FROM hipq_notes WHERE kind = :kind ORDER BY name LIMIT :many"
+    return dict(ask(query, {"kind": LISTENERS, "many": COUNTED}))

@@ -29,7 +29,9 @@ CREATE TABLE hipq_engines (
   engine_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   lease_until TIMESTAMPTZ NOT NULL,     -- on clock_timestamp(): now() stands still while a transaction waits
   label TEXT NOT NULL,
-  serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
+  serves TEXT NOT NULL DEFAULT '{}',    -- the job types it has code for, by queue
+  version TEXT NOT NULL DEFAULT '',     -- hipq's, as it runs there
+  since BIGINT NOT NULL DEFAULT 0       -- when it took the lease; 0 = that is not known
 ) WITH (fillfactor = 50);
 -- Who may ask a queue's throttler, until when; a new number each time, so that a late answer is told from a fresh one.
 CREATE TABLE hipq_tickets (

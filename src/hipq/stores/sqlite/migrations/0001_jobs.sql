@@ -16,7 +16,9 @@ CREATE TABLE hipq_engines (
   lease_until INTEGER NOT NULL,         -- on the machine's steady clock, which no clock step moves
   boot TEXT NOT NULL,                   -- a lease of an earlier boot is dead
   label TEXT NOT NULL,
-  serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
+  serves TEXT NOT NULL DEFAULT '{}',    -- the job types it has code for, by queue
+  version TEXT NOT NULL DEFAULT '',     -- hipq's, as it runs there
+  since INTEGER NOT NULL DEFAULT 0      -- when it took the lease; 0 = that is not known
 );
 -- Who may ask a queue's throttler, until when; a new number each time, so that a late answer is told from a fresh one.
 CREATE TABLE hipq_tickets (
