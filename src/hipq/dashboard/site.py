@@ -9,9 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from hipq.dashboard import words
+from hipq.dashboard.board import Board
 from hipq.dashboard.pages import answers, job, jobs, overview, rules
+from hipq.dashboard.pages import queue as queue_page
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
-from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
+from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable
 from hipq.job.model import queue_of
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from hipq.queue import Queue
     from hipq.stores.protocols import Store
 
-ROUTES: Final[tuple[PageRoute, ...]] = (*overview.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES)
+ROUTES: Final[tuple[PageRoute, ...]] = (
+    *overview.ROUTES, *queue_page.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES,
+)  # fmt: skip
 """All routes there are: what a role may do is read off this table."""
 _PAGES: Final = (
     ("/", "Overview", Role.VIEW),
@@ -29,7 +33,7 @@ _PAGES: Final = (
     ("/answers", "Answers", Role.VIEW),
     ("/rules", "Rules", Role.VIEW),
 )
-_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
+_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503, SchemaError: 503}
 
 
 class Site:
@@ -40,6 +44,7 @@ class Site:
         self.apps = list(apps)
         self.mask = frozenset(name.lower() for name in mask)
         self.read_only = read_only
+        self.board = Board(self)
         self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
 
     @property

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from hipq.job.activity import ANSWER, COUNTERS, DAY, Histogram
 from hipq.job.model import COLUMNS, Row
 from hipq.job.order import BEHIND
+from hipq.job.when import SECOND
 from hipq.limits.admission import Remembered
 from hipq.limits.rules import load
 from hipq.stores import migrations
@@ -35,6 +37,8 @@ HEAVY: Final = 50
 """jobs that others pass;"""
 ANSWERS: Final = 10 * COUNTED
 """and answers, of all queues."""
+ENOUGH: Final = 20
+"""Answers by which one knows how long they usually take."""
 
 _COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
 _LEFT: Final = "phase IN ('deciding', 'answered', 'cancelling') AND owner = 0"
@@ -116,6 +120,17 @@ class Jobs:
             "ORDER BY deadline LIMIT :many"
         )
         return [Outstanding(*row) for row in self._ask(query, now=now, many=COUNTED)]
+
+    def usual(self, now: int) -> dict[str, float]:
+        """From the counters of the last day (primary key)."""
+        sums = ", ".join(f"sum({name})" for name in COUNTERS[ANSWER:])
+        query = (
+            f"SELECT job_type, {sums} FROM hipq_activity "
+            "WHERE queue = :number AND grain IN (60, 3600, 86400) AND starts >= :since GROUP BY job_type"
+        )
+        rows = self._ask(query, number=self._queue.number, since=now - DAY * SECOND)
+        found = {job_type: Histogram(tuple(map(int, counts))) for job_type, *counts in rows}
+        return {name: one.percentile(0.95) or 0.0 for name, one in found.items() if one.total >= ENOUGH}
 
     def left(self) -> list[Sample]:
         """For their retry handler, answer handler or cancel handler: the first of each type and retry strategy."""

@@ -78,6 +78,8 @@ class Reading:
         queue.scheduled = self.part("jobs", lambda: jobs.scheduled(now), [], name)
         queue.waiting = self.part("jobs", lambda: jobs.waiting(now), [], name)
         queue.outstanding = self.part("jobs", lambda: jobs.outstanding(now), [], name)
+        if queue.outstanding:
+            queue.usual = self.part("jobs", lambda: jobs.usual(now), {}, name)
         queue.left = self.part("jobs", jobs.left, [], name)
         queue.orphans = self.part("engines", lambda: jobs.orphans(alive), [], name)
         queue.latest = self.part("clock", jobs.latest, 0, name)
