@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hipq.dashboard import words
+from hipq.dashboard.board import Board
 from hipq.dashboard.gate import Gate
 from hipq.dashboard.headers import secured
 from hipq.dashboard.masks import masked
 from hipq.dashboard.pages import answers, audit, door, job, jobs, overview, rules
+from hipq.dashboard.pages import queue as queue_page
 from hipq.dashboard.recording import action_of, record
 from hipq.dashboard.same_site import check_change
 from hipq.dashboard.static_files import static_path
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
-from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
+from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable
 from hipq.job.model import queue_of
 
 if TYPE_CHECKING:
@@ -30,14 +32,9 @@ if TYPE_CHECKING:
     from hipq.stores.protocols import Store
 
 ROUTES: Final[tuple[PageRoute, ...]] = (
-    *overview.ROUTES,
-    *jobs.ROUTES,
-    *job.ROUTES,
-    *answers.ROUTES,
-    *rules.ROUTES,
-    *audit.ROUTES,
+    *overview.ROUTES, *queue_page.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES, *audit.ROUTES,
     *door.ROUTES,
-)
+)  # fmt: skip
 """All routes there are: what a role may do is read off this table."""
 _PAGES: Final = (
     ("/", "Overview", Role.VIEW),
@@ -48,7 +45,7 @@ _PAGES: Final = (
 )
 OPEN: Final = frozenset(route.pattern for route in ROUTES if route.role is Role.NOBODY)
 """The paths of what is served to those who are nobody, beside static files."""
-_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
+_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503, SchemaError: 503}
 
 
 class Site:
@@ -63,6 +60,7 @@ class Site:
         self.mask = frozenset(name.lower() for name in mask)
         self.read_only = read_only
         self.gate = gate or Gate()
+        self.board = Board(self)
         self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
 
     @property

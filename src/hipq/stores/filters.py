@@ -78,7 +78,7 @@ class Filter(NamedTuple):
         found = [f"{name} = :{name}" for name in ("job_type", "job_key", "tenant", "lane") if getattr(self, name)]
         words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
         found += [f"{name} = '{word}'" if word in known else "false" for name, word, known in words if word]
-        found += ["owner <> 0"] if self.phase == EXECUTING else []
+        found += ["owner <> 0", "owner > 0"] if self.phase == EXECUTING else []
         found += [f"error <> '{NONE}'"] if self.table == "live" and self._has_error("live") else []
         found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
         found += ["{contains}(error, :error) > 0"] if self.error else []

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
+from hipq.job.activity import Activity
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
 from hipq.job.progress import Report, Reported
@@ -215,8 +216,8 @@ class EngineStore(Protocol):
 class LeaseStore(Protocol):
     """Engines, their leases, and the jobs they own."""
 
-    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
-        """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
+    def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
+        """A fresh engine_id with a lease of so many seconds. `serves`, `version` and `since`: see `EngineSeen`."""
 
     def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
         """Prolong a lease that is still alive, and count the engines that serve the same; None: an expired lease cannot
@@ -316,6 +317,23 @@ class TenantStore(Protocol):
         jobs, with what they take, which has to read them."""
 
 
+class ActivityStore(Protocol):
+    """Counters of what has happened, by minute, hour and day: written by the verbs that change jobs."""
+
+    def activity(
+        self, queues: Sequence[int], grain: int, since: int, until: int, by: Literal["", "queue", "job_type"] = ""
+    ) -> list[Activity]:
+        """What has happened in these queues from the period on in which `since` is, and before `until`: by periods of
+        `grain` seconds, which are whole minutes, in their order; periods without anything are left out. For all of the
+        queues together, by queue, or by queue and job type. Older minutes have been folded into hours, and those into
+        days: they count where these begin. At most 2,000 periods, else it is Invalid; so it returns at most 2,000 rows,
+        or as many for each queue, or for each job type that is counted apart."""
+
+    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+        """Add counters of minutes up to those of hours, and of hours to those of days, where they are old, and delete
+        those of days that are very old; whether there may be more to do. It does a bounded part of it."""
+
+
 class NoteStore(Protocol):
     """Notes that programs leave for each other."""
 
@@ -349,6 +367,7 @@ class Store(
     AnswerStore,
     RuleStore,
     TenantStore,
+    ActivityStore,
     NoteStore,
     AuditStore,
     Protocol,

@@ -178,10 +178,11 @@ class JobVerbs(Dialect):
         """One step of a prune: how many jobs were deleted, and the last place that was looked at."""
 
     # -- engines and their leases -----------------------------------------------------------------------------------
-    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
+    def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
+        told = {"label": label, "serves": serves, "version": version, "since": since}
         with self._writing() as sql:
             self._forget_leases(sql)
-            ((engine_id,),) = sql.found("take_lease", seconds=seconds, label=label, serves=serves, **self._lease_time())
+            ((engine_id,),) = sql.found("take_lease", seconds=seconds, **told, **self._lease_time())
         return int(engine_id)
 
     def _forget_leases(self, sql: Sql) -> None:

@@ -18,6 +18,7 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
+from hipq.stores.sql.activity import ActivityVerbs
 from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
@@ -45,7 +46,9 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class SqliteStore(
+    JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs, ActivityVerbs
+):
     _insert: Insert
     _rulebook: SqliteRulebook
     at_once = 1
@@ -251,6 +254,11 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
             for table in (f"{self._statements.table(queue)}_final", "hipq_payloads"):
                 sql.conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (gone,))
         return len(msgspec.json.decode(gone)), (last, job_id) if job_id is not None else None
+
+    def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
+        if into:
+            sql.changed("activity_fold", into=into, **values)
+        return sql.changed("activity_delete", **values)
 
     def _forget_leases(self, sql: Sql) -> None:
         sql.changed("forget_leases", **self._lease_time())
