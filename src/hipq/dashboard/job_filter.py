@@ -28,7 +28,7 @@ from hipq.job.states import (
     WAITING,
     Code,
 )
-from hipq.job.when import SECOND, duration, moment
+from hipq.job.when import LATEST, SECOND, duration, moment
 from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ FIELDS: Final = (
     "queue", "type", "state", "code", "key", "prefix", "id", "lane", "tenant", "since", "before", "error", "payload",
 )  # fmt: skip
 """The filter's parameters in the URL. `order=oldest` beside them is no filter."""
+SAID: Final = {
+    "queue": "queue", "type": "type", "state": "state", "code": "last code", "key": "key", "prefix": "key begins with",
+    "id": "id", "lane": "lane", "tenant": "tenant", "since": "added after", "before": "added before",
+    "error": "error has", "payload": "payload has",
+}  # fmt: skip
 STATES: Final[Mapping[str, Mapping[str, str]]] = {
     "live": {"table": "live"},
     "scheduled": {"state": INITIAL, "phase": SCHEDULED},
@@ -130,7 +135,7 @@ _CHECKED: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "prefix": ("prefix", names.key),
     "lane": ("lane", names.lane),
     "tenant": ("tenant", _text),
-    "error": ("error", _text),
+    "error": ("error", lambda value: msgspec.json.encode(_text(value)).decode()[1:-1]),  # as it is stored: in JSON
     "code": ("code", lambda value: names.one_of(value, "code", CODES)),
 }
 
@@ -141,15 +146,17 @@ def whole_id(text: str) -> int:
     return int(text)
 
 
-def when(text: str, what: str, now: int) -> int:
-    """A moment: how long ago, like 2h or 30d, or a time in UTC, like 2027-01-15 08:00."""
+def when(text: str, what: str, now: int, *, ahead: bool = False) -> int:
+    """A moment: how long ago, or how far ahead, like 2h or 30d; or a time in UTC, like 2027-01-15 08:00."""
     if re.fullmatch(r"[0-9.]{1,20}[smhdw]", text):
-        return max(now - round(duration(text, what) * SECOND), 0)
+        away = round(duration(text, what) * SECOND)
+        return min(now + away, LATEST) if ahead else max(now - away, 0)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
+        how = "how long from now" if ahead else "how long ago"
         raise Invalid(
-            f"{what} must be how long ago, like 2h or 30d, or a time, like 2027-01-15 08:00, not {shown(text)}"
+            f"{what} must be {how}, like 2h or 30d, or a time in UTC, like 2027-01-15 08:00, not {shown(text)}"
         ) from None
     return moment(found if found.tzinfo else found.replace(tzinfo=UTC), what)
 

@@ -19,7 +19,7 @@ WINDOW: Final = 2_500
 """Jobs of each table that are looked at in one step."""
 FEW: Final = 5_000
 """Jobs that are all looked at to be sorted, if an index has them in another order;"""
-FEW_IDS: Final = 50_000
+FEW_IDS: Final = 20_000
 """and if nothing of them but their ids is looked at."""
 SECONDS: Final = 0.05
 """Time to look for a page, but for its first step."""

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from hipq.dashboard import words
-from hipq.dashboard.pages import answers, job, jobs, overview, rules
+from hipq.dashboard.bulk import Operations
+from hipq.dashboard.pages import answers, bulk, job, jobs, overview, rules
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
 from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
 from hipq.job.model import queue_of
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from hipq.queue import Queue
     from hipq.stores.protocols import Store
 
-ROUTES: Final[tuple[PageRoute, ...]] = (*overview.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES)
+ROUTES: Final[tuple[PageRoute, ...]] = (
+    *overview.ROUTES,
+    *jobs.ROUTES,
+    *bulk.ROUTES,
+    *job.ROUTES,
+    *answers.ROUTES,
+    *rules.ROUTES,
+)
 """All routes there are: what a role may do is read off this table."""
 _PAGES: Final = (
     ("/", "Overview", Role.VIEW),
@@ -40,6 +48,7 @@ class Site:
         self.apps = list(apps)
         self.mask = frozenset(name.lower() for name in mask)
         self.read_only = read_only
+        self.operations = Operations()
         self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
 
     @property

@@ -10,6 +10,7 @@ from hipq.dashboard.looking import Counted, count
 from hipq.dashboard.looking import page as page_of
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit, redirect
 from hipq.errors import Invalid, NotFound
+from hipq.job.fault import Fault
 from hipq.job.model import Brief, queue_of
 from hipq.job.states import FINAL, NONE
 from hipq.job.when import SECOND
@@ -23,11 +24,6 @@ MOST: Final = 10_000
 """Counting stops here."""
 _ERROR: Final = 200
 """Characters of an error in the list."""
-_CHIPS: Final = {
-    "queue": "queue", "type": "type", "state": "state", "code": "code", "key": "key", "prefix": "key begins with",
-    "id": "id", "lane": "lane", "tenant": "tenant", "since": "added after", "before": "added before",
-    "error": "error has", "payload": "payload",
-}  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -54,12 +50,15 @@ def page(site: Site, visit: Visit) -> Reply:
     lines = [_line(row, names) for row in found.rows]
     is_counted = bool(found.looked) or not (after or found.after)
     counted = Counted(len(lines), not found.looked) if is_counted else count(site.store, searches, MOST)
+    counted = counted._replace(jobs=max(counted.jobs, len(lines)))
     return site.render(
         "jobs.html",
         visit,
         now=site.store.now(),
         asked=asked,
-        chips=[(_CHIPS[name], value, visit.linked(**{name: "", "after": ""})) for name, value in asked.items()],
+        chips=[
+            (job_filter.SAID[name], value, visit.linked(**{name: "", "after": ""})) for name, value in asked.items()
+        ],
         lines=lines,
         counted=counted,
         most=MOST,
@@ -71,12 +70,13 @@ def page(site: Site, visit: Visit) -> Reply:
         codes=job_filter.CODES,
         types=sorted({one.name for queue in site.queues.values() for one in queue.job_types}),
         has=_filled(lines, len(searches) > 1),
+        at_work=[one for one in site.operations.all if not one.is_over],
         may_act=visit.visitor.role >= Role.OPERATE and not site.read_only,
     )
 
 
 def _line(row: Brief, names: Mapping[int, str]) -> Line:
-    error = "" if row.error == NONE else row.error.strip().partition("\n")[0][:_ERROR]
+    error = "" if row.error == NONE else Fault.load(row.error).told.strip().partition("\n")[0][:_ERROR]
     took = (row.update_time - max(row.create_time, row.scheduled_run_time)) / SECOND if row.state == FINAL else None
     return Line(row, names.get(queue_of(row.id), ""), error, None if took is None else max(took, 0.0))
 
@@ -103,17 +103,14 @@ def _found(site: Site, visit: Visit, wanted: str) -> str:
     except (Invalid, NotFound):
         pass  # it is a key
     for name in ("key", "prefix"):
-        found = _some(site, {name: wanted})
-        if len(found) == 1:
-            return visit.link(f"/jobs/{found[0].id}")
-        if found:
+        some = [search.wanted._replace(few=True, limit=2) for search in job_filter.searches(site, {name: wanted})]
+        counts = [site.store.count(one) for one in some]
+        if sum(counts) == 1:
+            only = site.store.find(some[counts.index(1)], brief=True)
+            return visit.link(f"/jobs/{only[0].id}" if only else "/jobs", **({} if only else {name: wanted}))
+        if any(counts):
             return visit.link("/jobs", **{name: wanted})
     return visit.link("/jobs", key=wanted)
-
-
-def _some(site: Site, asked: Mapping[str, str]) -> list[Brief]:
-    """Two jobs of this filter, if there are."""
-    return page_of(site.store, job_filter.searches(site, asked), {}, 2).rows
 
 
 ROUTES: Final = (PageRoute("GET", "/jobs", Role.VIEW, page),)
