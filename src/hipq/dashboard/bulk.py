@@ -114,11 +114,11 @@ class Chosen(NamedTuple):
     ids: Sequence[int] = ()
     searches: Sequence[Search] = ()
 
-    def rows(self, store: Store) -> Iterator[list[Row]]:
-        """Step by step. A step may be empty: looking for jobs takes time, too."""
+    def rows(self, store: Store) -> Iterator[list[Row | int]]:
+        """Step by step; of jobs that are no more, the ids. A step may be empty: looking for jobs takes time, too."""
         for start in range(0, len(self.ids), STEP):
             some = self.ids[start : start + STEP]
-            yield [row for job_id in some if (row := store.get(job_id))]
+            yield [store.get(job_id) or job_id for job_id in some]
         for search in self.searches:
             after, is_more = 0, True
             while is_more:
@@ -174,7 +174,11 @@ class Operation:
             self.failure = f"it failed with {type(error).__name__}; the log says more"
         self.ended = max(self._site.store.now(), 1)
 
-    def _one(self, rows: list[Row]) -> None:
+    def _one(self, found: list[Row | int]) -> None:
+        gone = [f"there is no job {one} any more" for one in found if isinstance(one, int)]
+        rows = [one for one in found if isinstance(one, Row)]
+        self.counted += Changed(0, len(gone))
+        self.why = [*self.why, *gone][:_WHY]
         for operator, some in self._by_app(rows):
             step = self._do(operator, some)
             self.counted += step.counted

@@ -199,13 +199,16 @@ def page(
 
 def count(store: Store, searches: Sequence[Search], most: int, seconds: float = SECONDS / 2) -> Counted:
     """How many there are: counting stops at `most`, or when it takes too long."""
-    stop, jobs = time.monotonic() + seconds, 0
+    stop, jobs, is_all = time.monotonic() + seconds, 0, True
     for search in searches:
         for found, is_last in _counts(store, search, most, stop):
             jobs += found
-            if jobs >= most or (time.monotonic() > stop and not (is_last and search is searches[-1])):
-                return Counted(min(jobs, most), False)
-    return Counted(jobs, True)
+            if jobs >= most:
+                return Counted(most, False)
+            if time.monotonic() > stop and not is_last:
+                is_all = False
+                break
+    return Counted(jobs, is_all)
 
 
 def _counts(store: Store, search: Search, most: int, stop: float) -> Iterator[tuple[int, bool]]:
