@@ -70,15 +70,15 @@ def phases(site: Site) -> dict[str, int]:
 def test_it_asks_first_and_says_of_how_many(site: Site) -> None:
     ids = many(site, 3, delay=60)
     page = see(site, f"/bulk?do=cancel&job={ids[0]}&job={ids[2]}&job={ids[0]}", Role.OPERATE)
-    assert page.one("h1").text == "Cancel: 2 jobs"
+    assert page.one("h1").text == "Cancel 2 jobs?"
     assert fields(page)["job"] == [str(ids[0]), str(ids[2])]
     assert "cannot be undone" in page.text
     page = see(site, "/bulk?do=change&all=1&prefix=k-&state=scheduled", Role.OPERATE)
-    assert page.one("h1").text == "Change: 3 jobs"
+    assert page.one("h1").text == "Change 3 jobs?"
     assert [chip.text for chip in page.all(class_="chip")] == ["state scheduled", "key begins with k-"]
     assert {"at", "priority", "prefix", "state", "all", "do"} == fields(page).keys()
     page = see(site, "/bulk?do=requeue&all=1", Role.OPERATE)
-    assert page.one("h1").text == "Requeue: 0 jobs"
+    assert page.one("h1").text == "Requeue 0 jobs?"
     assert not page.all("button")
     assert phases(site) == {SCHEDULED: 3}
 
@@ -87,13 +87,13 @@ def test_some_hundred_jobs_are_cancelled_and_added_again(site: Site) -> None:
     many(site, 350, delay=60)
     queue(site).enqueue("refund", key="another", delay=60)
     page = run(site, "/bulk?do=cancel&all=1&type=charge&queue=orders", reason="a wrong import")
-    assert page.one("h1").text == "Cancels 350 jobs"
+    assert page.one("h1").text == "Cancel 350 jobs"
     assert figures(page) == ["Done", "350", "0"]
     (one,) = site.apps[0].jobs("orders", key="k-7")
     assert (one.code, one.fault.message if one.fault else "") == ("cancelled", "a wrong import")
     assert phases(site) == {"done": 350, SCHEDULED: 1}
     page = undo(site, page)
-    assert page.one("h1").text == "Adds again 350 jobs"
+    assert page.one("h1").text == "Requeue 350 jobs that were cancelled"
     assert figures(page) == ["Done", "350", "0"]
     assert phases(site) == {"done": 350, READY: 350, SCHEDULED: 1}
 

@@ -130,15 +130,13 @@ class Chosen(NamedTuple):
 class Operation:
     """One operation: what it does, how far it is."""
 
-    def __init__(self, site: Site, name: str, does: str, chosen: Chosen, do: Do, by: str) -> None:
-        """`does`: a sentence without a subject, like "Cancels 17 jobs"."""
+    def __init__(self, site: Site, name: str, title: str, chosen: Chosen, do: Do, by: str, of: int) -> None:
+        """`title`: like "Cancel 17 jobs". `of`: how many it is about, as far as that is known; 0 = it is not."""
         self.id = secrets.token_hex(6)
-        self.name, self.does, self.by = name, does, by
+        self.name, self.title, self.by, self.of = name, title, by, of
         self._site, self._chosen, self._do = site, chosen, do
         self._stop = threading.Event()
         self.started, self.ended = site.store.now(), 0
-        self.of = len(chosen.ids)
-        """How many jobs it is about, as far as that is known; 0 = it is not."""
         self.counted = Changed()
         self.why: list[str] = []
         self.was: list[Was] = []
@@ -170,7 +168,7 @@ class Operation:
         except HipqError as error:
             self.failure = str(error)
         except Exception as error:
-            _log.exception("operation %s (%s) failed", self.id, self.does)
+            _log.exception("operation %s (%s) failed", self.id, self.title)
             self.failure = f"it failed with {type(error).__name__}; the log says more"
         self.ended = max(self._site.store.now(), 1)
 

@@ -20,7 +20,6 @@ from hipq.dashboard.bulk import (
 from hipq.dashboard.looking import Counted, Search, count
 from hipq.dashboard.pages.jobs import MOST
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit, redirect
-from hipq.dashboard.words import count as counted_in_words
 from hipq.errors import Conflict, Invalid
 from hipq.job import names
 from hipq.stores.filters import Filter
@@ -33,9 +32,8 @@ _SELECTED: Final = 1_000
 
 
 class Action(NamedTuple):
-    button: str
-    does: str
-    """In a sentence that goes on with a number of jobs."""
+    title: str
+    """With the number of jobs in it."""
     table: str
     """Which jobs it can be done to: "live" or "final" ones."""
     explains: str
@@ -44,34 +42,34 @@ class Action(NamedTuple):
 
 ACTIONS: Final[Mapping[str, Action]] = {
     "run": Action(
-        "Run now", "Runs now", "live",
+        "Run {} now", "live",
         "Jobs that wait for their time or for another try start as soon as there is room. Others are left alone. "
         "Those that have not started then can be put back.",
     ),
     "cancel": Action(
-        "Cancel", "Cancels", "live",
+        "Cancel {}", "live",
         "They end. A handler that is running is told to stop, and what it comes to is not kept. This cannot be undone; "
         "but the cancelled jobs can be added again.",
         is_grave=True,
     ),
     "requeue": Action(
-        "Requeue", "Adds again", "final",
+        "Requeue {}", "final",
         "For each a new job with the same type, data, key, lane and priority is added, unless a live job has its key. "
         "Only jobs that have ended are added again, and they stay as they are. The new jobs can be cancelled.",
     ),
     "change": Action(
-        "Change", "Changes", "live",
+        "Change {}", "live",
         "Jobs that have not started get another time or priority. Others are left alone. "
         "It can be undone for those that have not started then.",
     ),
 }  # fmt: skip
 _FOLLOWING: Final[Mapping[str, tuple[str, str]]] = {
-    "run": ("Put back", "Puts back the time of"),
-    "change": ("Put back", "Puts back the time and priority of"),
-    "cancel": ("Add them again", "Adds again"),
-    "requeue": ("Cancel the new jobs", "Cancels"),
+    "run": ("Put back", "Put back the time of {}"),
+    "change": ("Put back", "Put back the time and priority of {}"),
+    "cancel": ("Add them again", "Requeue {} that were cancelled"),
+    "requeue": ("Cancel the new jobs", "Cancel {} that were added"),
 }
-"""What can be done after each action to the jobs that it has changed: its button, and its sentence."""
+"""What can be done after each action to the jobs that it has changed: its button, and its title."""
 
 
 class Wanted(NamedTuple):
@@ -86,11 +84,13 @@ class Wanted(NamedTuple):
     counted: Counted
 
     @property
-    def jobs(self) -> str:
-        number, is_all = self.counted
-        if not is_all:
-            return f"at least {number:,} jobs"
-        return "1 job" if number == 1 else f"{counted_in_words(number)} jobs"
+    def title(self) -> str:
+        jobs = _jobs(self.counted.jobs)
+        return self.action.title.format(jobs if self.counted.is_all else f"at least {jobs}")
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number:,} jobs"
 
 
 def _wanted(site: Site, visit: Visit) -> Wanted:
@@ -131,7 +131,8 @@ def start(site: Site, visit: Visit) -> Reply:
     except Invalid as error:
         return _asking(site, visit, wanted, str(error))
     chosen = Chosen(wanted.ids, [_until_now(site, search) for search in wanted.searches])
-    return _started(site, visit, wanted.name, f"{wanted.action.does} {wanted.jobs}", chosen, do)
+    of = wanted.counted.jobs if wanted.counted.is_all else 0
+    return _started(site, visit, Operation(site, wanted.name, wanted.title, chosen, do, visit.visitor.name, of))
 
 
 def _what(site: Site, visit: Visit, name: str) -> Do:
@@ -165,8 +166,7 @@ def _until_now(site: Site, search: Search) -> Search:
     return search._replace(end=last[0].id if last else search.exhausted)
 
 
-def _started(site: Site, visit: Visit, name: str, does: str, chosen: Chosen, do: Do) -> Reply:
-    operation = Operation(site, name, does, chosen, do, visit.visitor.name)
+def _started(site: Site, visit: Visit, operation: Operation) -> Reply:
     site.operations.start(operation)
     return redirect(visit.link(f"/bulk/{operation.id}"))
 
@@ -202,9 +202,9 @@ def follow(site: Site, visit: Visit) -> Reply:
         "cancel": requeueing(),
         "requeue": cancelling("cancelled in the dashboard: added again by mistake"),
     }[operation.name]
-    jobs = "1 job" if len(was) == 1 else f"{len(was):,} jobs"
-    does = f"{_FOLLOWING[operation.name][1]} {jobs}"
-    reply = _started(site, visit, "undo", does, Chosen([one.id for one in was]), do)
+    title = _FOLLOWING[operation.name][1].format(_jobs(len(was)))
+    chosen = Chosen([one.id for one in was])
+    reply = _started(site, visit, Operation(site, "undo", title, chosen, do, visit.visitor.name, len(was)))
     operation.was = []  # once only
     return reply
 
