@@ -12,10 +12,11 @@ import msgspec
 
 from hipq.dashboard import words
 from hipq.dashboard.board import Board
+from hipq.dashboard.bulk import Operations
 from hipq.dashboard.gate import Gate
 from hipq.dashboard.headers import secured
 from hipq.dashboard.masks import masked
-from hipq.dashboard.pages import answers, audit, door, job, jobs, overview, rules
+from hipq.dashboard.pages import answers, audit, bulk, door, job, jobs, overview, rules
 from hipq.dashboard.pages import queue as queue_page
 from hipq.dashboard.recording import action_of, record
 from hipq.dashboard.same_site import check_change
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from hipq.stores.protocols import Store
 
 ROUTES: Final[tuple[PageRoute, ...]] = (
-    *overview.ROUTES, *queue_page.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES, *audit.ROUTES,
-    *door.ROUTES,
+    *overview.ROUTES, *queue_page.ROUTES, *jobs.ROUTES, *bulk.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES,
+    *audit.ROUTES, *door.ROUTES,
 )  # fmt: skip
 """All routes there are: what a role may do is read off this table."""
 _PAGES: Final = (
@@ -61,6 +62,7 @@ class Site:
         self.read_only = read_only
         self.gate = gate or Gate()
         self.board = Board(self)
+        self.operations = Operations()
         self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
 
     @property

@@ -134,8 +134,8 @@ class JobStore(Protocol):
         """What a job's handler has said of its progress in this attempt."""
 
     def reach(self, wanted: Filter, rows: int) -> int:
-        """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
-        each table that the filter is about: the id of the last of them; 0 = there are no more."""
+        """How far one gets by looking at so many jobs in each table that the filter is about, on the filter's way: in
+        the order of ids or against it, by its `walked`. The id of the last of them; 0 = there are no more."""
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
