@@ -16,7 +16,8 @@ from hipq.dashboard.headers import SECURITY
 from hipq.dashboard.session import SECONDS, Sessions
 from hipq.dashboard.site import Site
 from hipq.dashboard.tokens import Tokens
-from hipq.dashboard.visit import Role
+from hipq.dashboard.visit import PageRoute, Reply, Role, Visit
+from tests.dashboard.test_same_site import add_route
 from tests.dashboard.visiting import HTML, SECRETS, TOKENS, Browser, ask
 
 ADA, OTTO, VERA = SECRETS["ada"], SECRETS["otto"], SECRETS["vera"]
@@ -425,6 +426,14 @@ class TestHeaders:
             assert len(names) == len(set(names))
             assert got.headers["cache-control"] == "no-store" or "static" in str(got.pairs) or got is replies[4]
         assert "script-src 'self'; style-src 'self'" in replies[0].headers["content-security-policy"]
+
+    def test_a_page_can_begin_no_other_header(self, dashboard: Dashboard) -> None:
+        def download(_site: Site, _visit: Visit) -> Reply:
+            return Reply(200, b"", headers=(("content-disposition", 'attachment; filename="a\r\nx: y\u263a.json"'),))
+
+        add_route(dashboard.site, PageRoute("GET", "/download", Role.VIEW, download))
+        got = ask(dashboard, "/download", headers=bearer(VERA))
+        assert got.headers["content-disposition"] == 'attachment; filename="a??x: y?.json"'
 
     def test_static_files_are_kept_by_their_version(self, dashboard: Dashboard) -> None:
         text = Browser(dashboard, root="/hipq").get("/login").text

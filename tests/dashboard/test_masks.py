@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipq.dashboard.masks import MASK, masked
+from hipq.dashboard.site import Site
+from hipq.errors import Invalid
 
 SECRET = "4111-1111"
 NAMES = frozenset({"card", "pin"})
@@ -84,3 +86,13 @@ def test_no_value_of_a_masked_field_is_left_anywhere(value: Any) -> None:
 @given(NESTED)
 def test_what_has_no_masked_field_is_as_it_was(value: Any) -> None:
     assert masked(value, {"nobody has this"}) == value
+
+
+@pytest.mark.parametrize("mask", ["card", ["card", ""], [1], "", [b"card"]])
+def test_what_is_no_list_of_names_is_refused(mask: Any) -> None:
+    with pytest.raises(Invalid, match='like \\["card"\\]'):
+        Site([], mask=mask)
+
+
+def test_a_site_shows_values_without_masked_fields() -> None:
+    assert Site([], mask=["CARD"]).shown({"card": SECRET, "pin": 1}) == {"card": MASK, "pin": 1}

@@ -22,7 +22,7 @@ from hipq.dashboard.recording import action_of, record
 from hipq.dashboard.same_site import check_change
 from hipq.dashboard.static_files import static_path
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
-from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable
+from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable, shown
 from hipq.job.model import queue_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Site:
         """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer.
         `gate`: who may come in; without one, nobody."""
         self.apps = list(apps)
+        if isinstance(mask, str) or not all(isinstance(name, str) and name for name in mask):
+            raise Invalid(f'mask= is a list of names of fields, like ["card"], not {shown(mask)}')
         self.mask = frozenset(name.lower() for name in mask)
         self.read_only = read_only
         self.gate = gate or Gate()
