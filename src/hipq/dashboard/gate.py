@@ -6,7 +6,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Final
 
@@ -37,14 +38,19 @@ class Gate:
     """Any thread may use it."""
 
     def __init__(
-        self, tokens: Tokens | None = None, sessions: Sessions | None = None, *, is_hosted: bool = False
+        self,
+        tokens: Tokens | None = None,
+        sessions: Sessions | None = None,
+        *,
+        is_hosted: bool = False,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         """`is_hosted`: the application around the dashboard says who somebody is."""
         self.tokens = tokens
         self.is_hosted = is_hosted
         self._sessions = sessions or Sessions()
-        self._wrong = RateBuckets(0.1, burst=WRONG)
-        self._wrong_in_all = RateBuckets(10, burst=WRONG_IN_ALL)
+        self._wrong = RateBuckets(0.1, steady, burst=WRONG)
+        self._wrong_in_all = RateBuckets(10, steady, burst=WRONG_IN_ALL)
         self._lock = Lock()
 
     def admit(self, visit: Visit, hosted: Visitor | None = None) -> Visit:
