@@ -13,12 +13,12 @@ __all__ = ["Role", "Visitor", "asgi"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "asgi":
-        from hipq.dashboard.application import asgi  # it loads asyncio and Jinja2
-
-        return asgi
-    if name in ("Role", "Visitor"):
-        from hipq.dashboard import visit
-
-        return getattr(visit, name)
+    if name in __all__:
+        try:
+            from hipq.dashboard import application  # it loads asyncio and Jinja2
+        except ModuleNotFoundError as error:
+            if error.name not in ("jinja2", "markupsafe"):
+                raise
+            raise ImportError("the dashboard needs Jinja2: pip install 'hipq[dashboard]'") from None
+        return getattr(application, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,7 @@ from hipq.dashboard.static_files import static_reply
 from hipq.dashboard.visit import Refused, Reply, Role, Visit, Visitor
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+STREAM: Final = "/live"
 THREADS: Final = 4
 """Pages that are made at a time: the host application's threads are not used for them."""
 
@@ -47,6 +48,10 @@ class Dashboard:
         """End the streams to those who look: the server is about to stop."""
         self.live.stop()
 
+    def has(self, path: str) -> bool:
+        """Whether there is something at this path; another application has the rest."""
+        return path == STREAM or static_reply(path, "") is not None or self.site.has(path)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
@@ -63,7 +68,7 @@ class Dashboard:
         if file := static_reply(asked.path, asked.asked("v")):
             return file
         visit = await self.admitted(asked, scope)
-        if visit.path == "/live" and visit.method == "GET" and visit.visitor.role is not Role.NOBODY:
+        if visit.path == STREAM and visit.method == "GET" and visit.visitor.role is not Role.NOBODY:
             return await self._stream(visit, lambda: self._again(asked, scope), receive, send)
         complete = await with_form(visit, receive)
         if complete is None:

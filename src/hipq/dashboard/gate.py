@@ -15,7 +15,7 @@ from hipq.callback.rate_buckets import RateBuckets
 from hipq.dashboard.session import VARIABLE as SECRET
 from hipq.dashboard.session import Session, Sessions, nonce
 from hipq.dashboard.tokens import VARIABLE as TOKENS
-from hipq.dashboard.tokens import Tokens
+from hipq.dashboard.tokens import KnownTokens, Tokens
 from hipq.dashboard.visit import NOBODY, Refused, Role, Visit, Visitor
 from hipq.errors import Invalid
 from hipq.observe.logs import escaped
@@ -39,7 +39,7 @@ class Gate:
 
     def __init__(
         self,
-        tokens: Tokens | None = None,
+        tokens: KnownTokens | None = None,
         sessions: Sessions | None = None,
         *,
         is_hosted: bool = False,

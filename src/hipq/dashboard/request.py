@@ -27,7 +27,7 @@ def visit_of(scope: Scope) -> Visit:
     return Visit(
         method=scope["method"],
         path=path,
-        base=_base(root),
+        base=mounted(root),
         query=_fields(query.decode("latin-1")),
         form={},
         headers=_headers(scope),
@@ -50,8 +50,9 @@ async def with_form(visit: Visit, receive: Receive) -> Visit | None:
     return visit._replace(form=_fields(body.decode("utf-8", "replace")))
 
 
-def _base(root: str) -> str:
-    """As it may stand in links and headers: where an application mounts by a pattern, a visitor has chosen a part."""
+def mounted(root: str) -> str:
+    """The path under which the dashboard is mounted, as it may stand in links and headers: where an application mounts
+    by a pattern, a visitor has chosen a part."""
     path = quote(root.strip("/"), safe="/~")
     return f"/{path}" if path else ""
 

@@ -53,15 +53,17 @@ class Site:
     """What a dashboard shows: one instance, or all instances of a database."""
 
     def __init__(
-        self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False, gate: Gate | None = None
-    ) -> None:
+        self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False, gate: Gate | None = None,
+        polls: bool = False,
+    ) -> None:  # fmt: skip
         """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer.
-        `gate`: who may come in; without one, nobody."""
+        `gate`: who may come in; without one, nobody. `polls`: pages ask again, since their server has no streams."""
         self.apps = list(apps)
         if isinstance(mask, str) or not all(isinstance(name, str) and name for name in mask):
             raise Invalid(f'mask= is a list of names of fields, like ["card"], not {shown(mask)}')
         self.mask = frozenset(name.lower() for name in mask)
         self.read_only = read_only
+        self.polls = polls
         self.gate = gate or Gate()
         self.board = Board(self)
         self.operations = Operations()
@@ -112,6 +114,10 @@ class Site:
         raise NotFound(f"there is no job {job_id}")
 
     # -- replies ----------------------------------------------------------------------------------------------------
+    def has(self, path: str) -> bool:
+        """Whether there is something at this path, for whatever method."""
+        return any(pattern.fullmatch(path) for _, pattern in self._patterns)
+
     def find(self, method: str, path: str) -> tuple[PageRoute, dict[str, str]]:
         """The route of a request, and what stands in its path."""
         allowed = set()

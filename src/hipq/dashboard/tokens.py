@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Final
+from typing import Final, Protocol
 
 from hipq.dashboard.visit import Role, Visitor, role_of
 from hipq.errors import Invalid, shown
@@ -15,6 +15,16 @@ SHORTEST: Final = 16
 LONGEST: Final = 500
 VARIABLE: Final = "HIPQ_DASHBOARD_TOKENS"
 _EXAMPLE: Final = "ann=admin:SECRET, bob=view:SECRET"
+
+
+class KnownTokens(Protocol):
+    """Who may log in."""
+
+    def visitor(self, token: str) -> Visitor | None:
+        """Whose token this is."""
+
+    def named(self, name: str) -> tuple[Visitor, bytes] | None:
+        """A visitor, and the SHA-256 of its token."""
 
 
 class Tokens:
