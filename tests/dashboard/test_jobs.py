@@ -263,6 +263,14 @@ def test_whatever_names_say_is_text(site: Site) -> None:
     assert escape(bad) in reply.body.decode()
 
 
+def test_a_payload_that_is_too_large_to_be_searched_is_not_found_and_that_is_said(site: Site) -> None:
+    for key, size in (("small", 8_000), ("large", 9_000)):
+        queue(site).enqueue("charge", {"customer": 17, "fill": "x" * size}, key=key, delay=60)
+    page = see(site, "/jobs?payload=customer%3D17")
+    assert keys(page) == ["small"]
+    assert "more than 8,192 characters are not searched" in page.one(id="rest").text
+
+
 def test_who_may_only_look_selects_nothing(full: Site) -> None:
     page = see(full, "/jobs", Role.VIEW)
     assert not page.all("input", type="checkbox")
