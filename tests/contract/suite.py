@@ -44,6 +44,7 @@ from tests.contract.together import TestProcesses, TestThreads, stores
 from tests.contract.transactions import TestUserTransaction, orders
 from tests.contract.turn import TestChildren, TestMoves, TestTokens, TestTurn
 from tests.contract.waking import TestWaking
+from tests.contract.walking import TestWalking
 
 __all__ = [
     "TestActivity",
@@ -99,6 +100,7 @@ __all__ = [
     "TestWaitKeys",
     "TestWaitingTypes",
     "TestWaking",
+    "TestWalking",
     "TestWhatIsKept",
     "orders",
     "shop",

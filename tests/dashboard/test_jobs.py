@@ -12,6 +12,8 @@ from markupsafe import escape
 from hipq.dashboard import looking
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role
+from hipq.job.when import to_datetime
+from hipq.testing.clock import HandClock
 from tests.dashboard.seen import Element, go, parsed, see
 from tests.dashboard.shop_jobs import filled, queue, shop
 
@@ -261,8 +263,38 @@ def test_whatever_names_say_is_text(site: Site) -> None:
     assert escape(bad) in reply.body.decode()
 
 
+def test_a_payload_that_is_too_large_to_be_searched_is_not_found_and_that_is_said(site: Site) -> None:
+    for key, size in (("small", 8_000), ("large", 9_000)):
+        queue(site).enqueue("charge", {"customer": 17, "fill": "x" * size}, key=key, delay=60)
+    page = see(site, "/jobs?payload=customer%3D17")
+    assert keys(page) == ["small"]
+    assert "more than 8,192 characters are not searched" in page.one(id="rest").text
+
+
 def test_who_may_only_look_selects_nothing(full: Site) -> None:
     page = see(full, "/jobs", Role.VIEW)
     assert not page.all("input", type="checkbox")
     assert not page.all("button", name_="do")
     assert len(see(full, "/jobs", Role.OPERATE).all("input", name_="job")) == len(ALL.split())
+
+
+def test_jobs_of_a_time_are_found_however_unevenly_they_came(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, value in {"_SLACK": 2, "_NEAR": 1, "WINDOW": 20}.items():
+        monkeypatch.setattr(looking, limit, value)
+    monkeypatch.setattr(looking.page, "__defaults__", (60.0,))
+    clock, app = site.apps[0].database.clock, site.apps[0]
+    assert isinstance(clock, HandClock)
+    times = []
+    for number in range(90):
+        clock.advance(seconds=1 if number < 40 else 3_600 if number < 50 else 0)
+        times.append(clock.now())
+        queue(site).enqueue("charge", key=f"k-{number}")
+        if number == 20:
+            app.run(until_empty=True)
+    for at in (times[0], times[1], times[39], times[40], times[45] + 1, times[-1]):
+        moment = quote(to_datetime(at).isoformat())
+        before, since = [f"k-{n}" for n in range(90) if times[n] < at], [f"k-{n}" for n in range(90) if times[n] >= at]
+        assert keys(see(site, f"/jobs?before={moment}&order=oldest")) == before[:50]
+        assert keys(see(site, f"/jobs?since={moment}&order=oldest")) == since[:50]
+        assert keys(see(site, f"/jobs?before={moment}")) == before[::-1][:50]
+        assert keys(see(site, f"/jobs?since={moment}")) == since[::-1][:50]

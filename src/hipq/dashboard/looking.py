@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hipq.job.model import Brief, Row, numbered, queue_of, sequence_of
@@ -19,7 +19,7 @@ WINDOW: Final = 2_500
 """Jobs of each table that are looked at in one step."""
 FEW: Final = 5_000
 """Jobs that are all looked at to be sorted, if an index has them in another order;"""
-FEW_IDS: Final = 20_000
+FEW_IDS: Final = 30_000
 """and if nothing of them but their ids is looked at."""
 SECONDS: Final = 0.05
 """Time to look for a page, but for its first step."""
@@ -28,6 +28,7 @@ _SOME: Final = 100
 _LAST: Final = (1 << 47) - 1
 _SLACK: Final = 1_000
 """Jobs around a moment that may have ids of another order than their times: clocks differ, and ids are reserved."""
+_NEAR: Final = _SLACK // 5
 
 
 class Search(NamedTuple):
@@ -96,16 +97,21 @@ def _sequence_at(store: Store, queue: int, moment: int) -> int:
     found = [store.find(Filter(queue, newest=newest, limit=1), brief=True) for newest in (False, True)]
     if not all(found):
         return 0
-    low, high = (sequence_of(rows[0].id) for rows in found)
-    if moment <= found[0][0].create_time or moment > found[1][0].create_time:
-        return low if moment <= found[0][0].create_time else high
-    while high - low > _SLACK // 2:
-        middle = (low + high) // 2
+    (oldest,), (newest,) = found
+    low, high = sequence_of(oldest.id), sequence_of(newest.id)
+    begin, end = oldest.create_time, newest.create_time
+    if moment <= begin or moment > end:
+        return low if moment <= begin else high
+    for way in cycle((-_NEAR, _NEAR, 0)):  # around where it is if jobs came evenly; else by halves
+        if high - low <= _SLACK // 2:
+            break
+        even = low + int((high - low) * (moment - begin) / (end - begin)) + way
+        middle = min(max(even, low + 1), high - 1) if way else (low + high) // 2
         after = store.find(Filter(queue, after=numbered(middle, queue), limit=1), brief=True)
         if after and after[0].create_time < moment:
-            low = sequence_of(after[0].id)
+            low, begin = sequence_of(after[0].id), after[0].create_time
         else:
-            high = middle
+            high, end = middle, after[0].create_time if after else end
     return high
 
 

@@ -130,7 +130,12 @@ class Filter(NamedTuple):
         """Its fields as SQL. Words of hipq are written out: a partial index is found by them."""
         found = [f"{name} = :{name}" for name in ("job_type", "job_key", "tenant", "lane") if getattr(self, name)]
         words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
-        found += [f"{name} = '{word}'" if word in known else "false" for name, word, known in words if word]
+        told = (FINAL, DONE) if self.table == "final" else ()  # by the table: no row need be read to see it
+        found += [
+            f"{name} = '{word}'" if word in known else "false"
+            for name, word, known in words
+            if word and word not in told
+        ]
         found += ["owner <> 0", "owner > 0"] if self.phase == EXECUTING or self.owned else []
         found += [_TODO] if self.owned is False else []
         found += [f"error <> '{NONE}'"] if self.table == "live" and self._has_error("live") else []

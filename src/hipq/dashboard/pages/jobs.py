@@ -14,6 +14,7 @@ from hipq.job.fault import Fault
 from hipq.job.model import Brief, queue_of
 from hipq.job.states import FINAL, NONE
 from hipq.job.when import SECOND
+from hipq.stores.large import PAYLOAD_LIMIT
 
 if TYPE_CHECKING:
     from hipq.dashboard.site import Site
@@ -63,6 +64,7 @@ def page(site: Site, visit: Visit) -> Reply:
         counted=counted,
         most=MOST,
         looked=found.looked,
+        unsearched=PAYLOAD_LIMIT,
         following=visit.linked(after=",".join(map(str, found.after.values()))) if found.after else "",
         is_first=not after,
         oldest=oldest,

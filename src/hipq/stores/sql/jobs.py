@@ -105,7 +105,10 @@ class JobVerbs(Dialect):
         return int(last_id)
 
     def count(self, wanted: Filter) -> int:
-        pages = [(table, {**self._page(one, table), "where": self._condition(one)}) for table, one in wanted.parts]
+        pages = [(table, self._page(one, table)) for table, one in wanted.parts]
+        if not wanted.until:  # else it is to be read between two ids
+            parts = zip(pages, wanted.parts, strict=True)
+            pages = [(table, {**page, "where": self._condition(one)}) for (table, page), (_, one) in parts]
         if not pages:
             return 0
         around = "SELECT count(*) FROM (SELECT 1 FROM ({}) AS found LIMIT :limit) AS counted"
