@@ -23,6 +23,7 @@ from hipq.executors.telling import Telling, hear, told_by_signal
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
 from hipq.job.fault import Fault, FaultKind, clean, crash
+from hipq.job.meta import with_parent
 from hipq.job.middleware import Step, call
 from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
@@ -236,7 +237,8 @@ class Launcher:
         return job
 
     def _add(self, execution: Execution, job_type: Any, data: Any, options: dict[str, Any]) -> None:
-        execution.run.children.append(self._chain(execution.spec.queue)(job_type, data, options))
+        new = self._chain(execution.spec.queue)(job_type, data, options)
+        execution.run.children.append(replace(new, meta=with_parent(new.meta, execution.row.id)))
 
     def _end(self, execution: Execution, result: RunResult) -> None:
         if execution.run.children and not isinstance(
