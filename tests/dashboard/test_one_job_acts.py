@@ -130,6 +130,27 @@ def test_the_jobs_with_the_same_key_before_and_after(site: Site, queue: Queue, r
     assert not see(site, f"/jobs/{alone}").all(id="job-relatives")
 
 
+@pytest.mark.parametrize("process", [False, True])
+def test_a_job_names_the_one_whose_handler_added_it_and_its_requeued_twin_does_not(
+    site: Site, app: Hipq, queue: Queue, run: Run, process: bool
+) -> None:
+    queue.job("mail")(lambda _: 1)
+
+    @queue.job(process=process)
+    def order(job: Job[Any]) -> None:
+        job.enqueue("mail", key="child")
+
+    parent = order.enqueue()
+    run()
+    (child,) = app.jobs("orders", type="mail")
+    head = see(site, f"/jobs/{child.id}").one(id="job-head")
+    assert f"/jobs/{parent}" in [link.attributes["href"] for link in head.all("a")]
+    page = see(site, f"/jobs/{child.id}")
+    assert page.one("ol").all(class_="what")[-3].text == f"Added by job {parent}, with the key child"
+    again = app.jobs.requeue(child.id)
+    assert see(site, f"/jobs/{again}").one("ol").all(class_="what")[-1].text == "Added, with the key child"
+
+
 # -- what can be done ------------------------------------------------------------------------------------------------
 def test_a_scheduled_job_can_be_run_changed_and_cancelled(site: Site, app: Hipq, queue: Queue, run: Run) -> None:
     done: list[int] = []

@@ -14,7 +14,7 @@ from hipq.dashboard.visit import Refused, Reply
 
 SHOWN: Final = 64 << 10
 """Characters of a body that a page shows."""
-READ: Final = 1 << 20
+READ: Final = 256 << 10
 """Characters of a body that a page reads to print it prettily. Larger ones would make it slow."""
 
 

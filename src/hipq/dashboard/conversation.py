@@ -73,6 +73,7 @@ class Scene(NamedTuple):
     """A job, and what there is about it beside its row."""
 
     row: Row
+    now: int = 0
     answers: Sequence[Kept] = ()
     engines: Mapping[int, str] = {}
     """The labels of those that are alive."""
@@ -87,7 +88,7 @@ def conversation(scene: Scene) -> list[Entry]:
     if scene.progress and scene.progress.at:
         said = in_words(scene.progress.fraction, scene.progress.message)
         _insert(entries, Entry(scene.progress.at, "running", "running", "Its handler said how far it is", said))
-    return [*entries, *_ahead(row)]
+    return [*entries, *_ahead(row, scene.now)]
 
 
 def history_of(row: Row) -> list[dict[str, Any]]:
@@ -110,7 +111,9 @@ def wait_of(row: Row) -> Waiting:
 # -- inside ----------------------------------------------------------------------------------------------------------
 def _added(row: Row, history: Sequence[Mapping[str, Any]]) -> Entry:
     found = meta.to_show(row.meta)
-    text = f"Added by tenant {row.tenant}" if row.tenant else "Added"
+    text = (
+        f"Added by job {found.parent}" if found.parent else f"Added by tenant {row.tenant}" if row.tenant else "Added"
+    )
     if row.job_key != str(row.id):
         text += f", with the key {row.job_key}"
     trace = meta.traceparent_in(row.meta)
@@ -125,15 +128,13 @@ def _added(row: Row, history: Sequence[Mapping[str, Any]]) -> Entry:
 
 def _told(scene: Scene, history: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
     """The history in sentences. The traceback stands where its error happened: the row keeps that of the last one."""
-    row, attempt, before, counts = scene.row, 0, "", True
+    row, before, attempts = scene.row, "", _attempts(scene.row, history)
     last = max((index for index, entry in enumerate(history) if "error" in entry), default=-1)
     if last > 0 and history[last - 1].get("error") == history[last]["error"]:
         last -= 1  # an error, and what was decided about it
     traceback = "" if row.error == NONE else Fault.load(row.error).traceback
     for index, entry in enumerate(history):
-        counts = counts and entry["event"] not in (LEFT_OUT, JobEvent.GIVEN_BACK)  # from there on nobody can tell
-        attempt += entry["event"] == JobEvent.CLAIMED
-        said = happened(entry, Said(attempt if counts else 0, scene.engines, before, scene.headers))
+        said = happened(entry, Said(attempts[index], scene.engines, before, scene.headers))
         before = entry.get("error", "")
         yield Entry(
             entry["at"], said.icon, said.tone, said.text, said.detail, said.until, said.when,
@@ -141,19 +142,40 @@ def _told(scene: Scene, history: Sequence[Mapping[str, Any]]) -> Iterator[Entry]
         )  # fmt: skip
 
 
-def _ahead(row: Row) -> Iterator[Entry]:
-    """What comes next, if that is known."""
+def _attempts(row: Row, history: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The attempt that each entry belongs to, counted from both ends: 0 = nobody can tell, because entries are left out
+    or a job that was given back may not have started."""
+    found, events = [0] * len(history), [entry["event"] for entry in history]
+    breaks = [index for index, event in enumerate(events) if event in (LEFT_OUT, JobEvent.GIVEN_BACK)]
+    first, last = (breaks[0], breaks[-1]) if breaks else (len(events), -1)
+    attempt = row.attempt
+    for index in range(len(events) - 1, last, -1):
+        found[index] = attempt
+        attempt -= events[index] == JobEvent.CLAIMED
+    attempt = 0
+    for index in range(first):
+        attempt += events[index] == JobEvent.CLAIMED
+        found[index] = attempt
+    return found
+
+
+def _ahead(row: Row, now: int) -> Iterator[Entry]:
+    """What comes next, if that is known; or what should have come, and no engine has seen to it."""
     if row.phase == SCHEDULED:
         text = "Is tried again" if row.state == RETRY else "May start"
-        yield Entry(row.scheduled_run_time, "scheduled", "scheduled", text, is_ahead=True)
+        late = "Was to be tried again" if row.state == RETRY else "Was to start"
+        at = row.scheduled_run_time
+        yield Entry(at, "scheduled", "scheduled", late if at <= now else text, is_ahead=True)
     elif row.phase == EXECUTING and row.deadline:
-        yield Entry(row.deadline, "scheduled", "scheduled", "Unless it has ended, it times out", is_ahead=True)
+        text = "Its time was over" if row.deadline <= now else "Unless it has ended, it times out"
+        yield Entry(row.deadline, "scheduled", "scheduled", text, is_ahead=True)
     elif row.phase == WAITING:
         wait = wait_of(row)
         text = "Its answer handler is called again" if wait.tries else "Without its answer, it times out"
         if wait.heartbeat and row.deadline < wait.until:
             text = "Without a sign of life, it times out"
-        yield Entry(row.deadline, "waiting", "waiting", text, is_ahead=True)
+        late = "Its time was over" if row.deadline <= now else text
+        yield Entry(row.deadline, "waiting", "waiting", late, is_ahead=True)
 
 
 # -- outside ---------------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ def page(site: Site, visit: Visit) -> Reply:
     engines = {one.engine_id: one.label for one in store.engines()}
     scene = Scene(
         row,
+        now,
         answers,
         engines,
         None if row.state == FINAL else store.progress(row.id, row.attempt),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hipq.job import meta
 from hipq.job.model import Brief, Row
 from hipq.stores.filters import Filter
 
@@ -15,6 +16,8 @@ NEAR: Final = 5
 
 
 class Relatives(NamedTuple):
+    parent: int
+    """The job whose handler added it; 0 = none did."""
     before: list[Brief]
     """The last ones that had the same key, the oldest first."""
     after: list[Brief]
@@ -23,15 +26,16 @@ class Relatives(NamedTuple):
 
 
 def relatives(site: Site, row: Row) -> Relatives:
+    parent = meta.to_show(row.meta).parent
     if row.job_key == str(row.id):  # its own id: no other job has that key
-        return Relatives([], [], False, False)
+        return Relatives(parent, [], [], False, False)
     same = Filter(
         site.queue_of(row.id).number, job_type=row.job_type, job_key=row.job_key, tenant=row.tenant, after=row.id,
         limit=NEAR + 1,
     )  # fmt: skip
     before = _of_nobody_else(row, site.store.find(same._replace(newest=True), brief=True))
     after = _of_nobody_else(row, site.store.find(same, brief=True))
-    return Relatives(before[:NEAR][::-1], after[:NEAR], len(before) > NEAR, len(after) > NEAR)
+    return Relatives(parent, before[:NEAR][::-1], after[:NEAR], len(before) > NEAR, len(after) > NEAR)
 
 
 def _of_nobody_else(row: Row, found: list[Brief]) -> list[Brief]:
