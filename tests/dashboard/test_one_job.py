@@ -12,7 +12,8 @@ import pytest
 from hipq import Answer, Hipq, Job, Ok, Progress, Queue, Wait, backoff, fixed, limit
 from hipq.dashboard.conversation import Scene, conversation
 from hipq.dashboard.site import Site
-from hipq.job.model import remember
+from hipq.job import transitions
+from hipq.job.model import Change, Row, remember
 from hipq.job.progress import Report
 from hipq.testing.clock import HandClock
 from tests.dashboard.seen import Element, do, go, see
@@ -338,3 +339,35 @@ def test_why_it_is_not_running_and_the_job_in_its_way(site: Site, app: Hipq, clo
     clock.advance(seconds=1)
     assert "/rules" not in [link.attributes["href"] for link in see(site, f"/jobs/{first}").one(id="job-head").all("a")]
     engine.executor.close()
+
+
+# -- every phase -----------------------------------------------------------------------------------------------------
+def test_a_job_that_waits_for_a_strategy_that_is_registered_elsewhere(
+    site: Site, queue: Queue, make_app: Callable[[], Hipq], run: Run
+) -> None:
+    queue.job("work", retry=None)(lambda _: 1 / 0)
+    job_id = make_app().queue("orders").enqueue("work", retry="patient")
+    run()
+    page = see(site, f"/jobs/{job_id}")
+    assert page.one(id="job-head").one("span", class_="state").text == "deciding"
+    assert told(site, job_id)[-1] == "Attempt 1 failed"
+    assert ["Retries", "patient"] in [
+        [name.text, value.text]
+        for name, value in zip(page.one("dl").all("dt"), page.one("dl").all("dd"), strict=True)
+    ]  # fmt: skip
+
+
+def test_what_a_throttler_does_to_jobs(site: Site, app: Hipq, queue: Queue, clock: HandClock) -> None:
+    def after(move: Callable[[Row], Row]) -> int:
+        row = app.store.get(queue.enqueue("work"))
+        assert row is not None
+        app.store.turn(0, [Change(row, move(row))], [], clock.now())
+        return row.id
+
+    parked = after(lambda row: transitions.parked(row, clock.now()))
+    assert see(site, f"/jobs/{parked}").one(id="job-head").one("span", class_="state").text == "held back"
+    deferred = after(lambda row: transitions.deferred(row, clock.now() + 300_000_000, queue.order, clock.now()))
+    assert told(site, deferred)[-2:] == ["Put off by its queue's throttler", "May start"]
+    last = line(see(site, f"/jobs/{after(lambda row: transitions.rejected(row, HOSTILE, clock.now()))}"))[-1]
+    assert last.words == "Ended: refused by its queue's throttler"
+    assert last.about == [" ".join(HOSTILE.split())]

@@ -78,7 +78,7 @@ def test_a_large_body_is_cut_and_can_be_had_whole(site: Site, queue: Queue) -> N
 
 
 def test_a_body_too_large_to_be_read_is_not_shown_where_fields_are_masked() -> None:
-    stored = '{"card":"4111","x":"' + "x" * bodies.READ + '"}'
+    stored = '{"card":"4111","x":"' + "x" * bodies.READ * bodies.SHOWN + '"}'
     assert bodies.shown(stored, ()).text == stored[: bodies.SHOWN]
     hidden = bodies.shown(stored, {"card"})
     assert (hidden.text, "too many to be masked" in hidden.note) == ("", True)

@@ -14,8 +14,8 @@ from hipq.dashboard.visit import Refused, Reply
 
 SHOWN: Final = 64 << 10
 """Characters of a body that a page shows."""
-READ: Final = 256 << 10
-"""Characters of a body that a page reads to print it prettily. Larger ones would make it slow."""
+READ: Final = 4
+"""Times as many are read to be printed prettily. To read more would make the page slow."""
 
 
 class Body(NamedTuple):
@@ -32,9 +32,9 @@ def shown(stored: str, names: Collection[str], *, of_daemon: bool = False, most:
     """A body as a page shows it. `names`: the fields whose values nobody sees. `of_daemon`: a daemon has stored bytes
     as JSON (`hipq.daemon.payloads`)."""
     size = len(stored)
-    if size > READ and names:
+    if size > READ * most and names:
         return Body("", size, f"Its {size:,} characters are too many to be masked here.")
-    if size > READ:
+    if size > READ * most:
         return Body(stored[:most], size, "This is its beginning, as it is stored.")
     content = _content(stored) if of_daemon else stored
     if isinstance(content, bytes):
