@@ -10,6 +10,7 @@ from hipq.engine.settle import save_apart
 from hipq.errors import Conflict, NotFound, StoreBusy
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault, FaultKind
+from hipq.job.meta import with_parent
 from hipq.job.model import Change, New, Row
 from hipq.job.states import ANSWERED, CANCELLING, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
@@ -196,7 +197,8 @@ class Operator:
             queue=queue.number, job_type=row.job_type, job_key="" if row.job_key == str(row.id) else row.job_key,
             job_data=row.job_data, phase=READY if at <= now else SCHEDULED, rank=queue.order.rank(at, row.priority),
             scheduled_run_time=at, create_time=now, priority=row.priority, throttle_factor=row.throttle_factor,
-            timeout=row.timeout, lane=row.lane, tenant=row.tenant, time_windows=row.time_windows, meta=row.meta,
+            timeout=row.timeout, lane=row.lane, tenant=row.tenant, time_windows=row.time_windows,
+            meta=with_parent(row.meta, 0),
         )  # fmt: skip
 
     def _tell(self, change: Change, now: int) -> None:
