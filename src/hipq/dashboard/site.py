@@ -15,6 +15,7 @@ from hipq.dashboard.pages import queue as queue_page
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
 from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable
 from hipq.job.model import queue_of
+from hipq.stores.password import without_password
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -55,7 +56,10 @@ class Site:
     @property
     def where(self) -> str:
         """The database, without a password."""
-        return self.store.url
+        try:
+            return self.store.url
+        except HipqError:  # the page that says so is to be shown all the same
+            return without_password(self.apps[0].url)
 
     def pages(self, visit: Visit) -> list[tuple[str, str]]:
         """The pages that the navigation names for this visitor: paths and names."""
