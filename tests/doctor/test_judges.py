@@ -322,9 +322,7 @@ def test_where_nobody_knows_what_is_usual_a_deadline_that_is_near_counts() -> No
 
 
 def told_by(*members: Member, app: str = "shop", awaited: bool = False) -> list[tuple[str, str]]:
-    text = msgspec.json.encode(
-        Stream("kafka://b/paid", {}, {f"web:{n}": one for n, one in enumerate(members)})
-    ).decode()
+    stream = Stream("kafka://b/paid", {}, {f"web:{n}": one for n, one in enumerate(members)})
     jobs = [Outstanding(17, "charge", Waiting(until=NOW + SECOND).dump())] if awaited else []
     queue = QueueHealth(ORDERS, 9, outstanding=jobs)
     names = {f"{app} orders.charge kafka://b/paid": msgspec.json.encode(stream).decode()}
