@@ -9,7 +9,7 @@ from typing import Final
 from hipq.job import waiting
 from hipq.job.activity import ANSWER, BOUNDS, COUNTERS, ENDS, HOUR, MINUTE, OTHER, RETRIED, RUN, STARTED
 from hipq.job.event_names import JobEvent
-from hipq.job.model import Change, queue_of
+from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL, RETRY, WAITING, Code
 from hipq.job.when import SECOND
 
@@ -17,7 +17,6 @@ TYPES: Final = 100
 """The job types of a queue that a process counts apart in an hour, at most. A daemon's queue may have many thousands,
 and each would be a row a minute."""
 _MINUTE: Final = MINUTE * SECOND
-_NOTHING: Final = [0] * len(COUNTERS)
 
 Counts = dict[tuple[int, int, str], list[int]]
 """Counters, in the order of `COUNTERS`, by queue, the beginning of the minute, and job type."""
@@ -46,37 +45,48 @@ class _Tally:
         self._found: Counts = {}
         self.counts: Counts = {}
 
-    def of(self, queue: int, moment: int, job_type: str) -> list[int]:
-        """The counters of the minute that a moment is in."""
-        key = queue, moment - moment % _MINUTE, job_type
-        return self._found.get(key) or self._new(key)
-
-    def _new(self, key: tuple[int, int, str]) -> list[int]:
-        queue, minute, _ = key
-        counted = queue, minute, self._types.name(*key)
-        counters = self._found[key] = self.counts.setdefault(counted, _NOTHING.copy())
-        return counters
+    def of(self, queue: int, minute: int, job_type: str) -> list[int]:
+        key = queue, minute, job_type
+        found = self._found.get(key)
+        if found is None:
+            counted = queue, minute, self._types.name(queue, minute, job_type)
+            found = self._found[key] = self.counts.setdefault(counted, [0] * len(COUNTERS))
+        return found
 
 
 def tally(changes: Iterable[Change], types: CountedTypes) -> Counts:
     """What these changes add, once they are saved. A run counts in the minute in which it started, all else in the
     minute of its change."""
     found = _Tally(types)
+    last: Row | None = None
+    now, queue, counters, started = 0, 0, list[int](), list[int]()
     for change in changes:
         before, after = change.before, change.after
-        queue, now, job_type = queue_of(before.id), after.update_time, before.job_type
-        counters = found.of(queue, now, job_type)
+        # Mostly jobs of one type that were claimed together: then each costs a few comparisons.
+        if not (
+            last is not None
+            and before.deadline == last.deadline
+            and before.job_type == last.job_type
+            and before.phase == last.phase
+            and before.timeout == last.timeout
+            and after.update_time == now
+            and queue_of(before.id) == queue
+        ):
+            last, now, queue = before, after.update_time, queue_of(before.id)
+            began = waiting.since(before) if before.phase == EXECUTING else now
+            counters = found.of(queue, now - now % _MINUTE, before.job_type)
+            started = found.of(queue, began - began % _MINUTE, before.job_type)
         is_attempt = after.attempt == before.attempt  # it is not taken back
         if before.phase == EXECUTING != after.phase and is_attempt:
-            found.of(queue, waiting.since(before), job_type)[STARTED] += 1
+            started[STARTED] += 1
             if change.ran:
                 counters[RUN + bisect_right(BOUNDS, change.ran.seconds)] += 1
         if after.state == FINAL:
             counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # what is no code, the database refuses
         elif after.state == RETRY != before.state and is_attempt:
             counters[RETRIED] += 1
-        if claimed := _answered_since(change):
-            counters[ANSWER + bisect_right(BOUNDS, (now - claimed) / SECOND)] += 1
+        if (after.phase == ANSWERED or before.phase != EXECUTING) and (claimed := _answered_since(change)):
+            counters[ANSWER + bisect_right(BOUNDS, (after.update_time - claimed) / SECOND)] += 1
     return {key: counters for key, counters in found.counts.items() if any(counters)}
 
 

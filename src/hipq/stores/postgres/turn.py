@@ -75,10 +75,15 @@ class Settle(Settling):
         for queue in sorted(by_queue):
             conn.execute(self._statements.of("lock", queue), {"ids": by_queue[queue]})
 
-    def _put(self, conn: Connection, name: str, queue: int, changes: list[Change], rows: list[Any]) -> set[int]:
+    def statement(self, name: str, queue: int) -> bytes:
+        """finish.sql or update.sql. It counts, too, if all of its rows are saved: whatever else there might be to count
+        is not known before."""
         written = "gone" if name == "finish" else "saved"
         sure = f"(SELECT count(*) FROM {written}) = :jobs"
-        query = self._statements.of(name, queue, counted="activity_add", sure=sure)
+        return self._statements.of(name, queue, counted="activity_add", sure=sure)
+
+    def _put(self, conn: Connection, name: str, queue: int, changes: list[Change], rows: list[Any]) -> set[int]:
+        query = self.statement(name, queue)
         counts = counted(tally(changes, self._types))
         values = {"rows": in_json(rows), "counts": counts, "jobs": len(rows)}
         saved = {job_id for (job_id,) in conn.execute(query, values, binary=True).fetchall()}
