@@ -322,6 +322,8 @@ def test_figures_say_how_old_they_are_without_an_engine(site: Site, app: Hipq, u
     assert "No engine is alive: the newest of these figures is from" in past.text
     assert past.one("time").text.startswith(("3h", "4h"))
     assert "Nothing ran in the last hour." in past.text
+    said = see(site, "/queues/mails").one(id="past").text
+    assert "No engine serves this queue: the newest of these figures is from" in said
     engine(app, {"mails": ["send"]})
     assert "No engine is alive" not in see(site, "/").one(id="past").text
 
