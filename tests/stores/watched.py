@@ -171,8 +171,6 @@ class WatchedPostgres:
             text = statements.of("claim", queue, pick=name)
         elif name == "admission":
             text = statements.of(name, queue, lock="FOR UPDATE", current="version")
-        elif name in ("finish", "update"):
-            text = self.store._settle.statement(name, queue)
         else:
             text = statements.of(name, queue)
         return re.sub(r"%(\\\(\w+\\\))?s", r"\\$\\d+", re.escape(text.decode()))

@@ -30,6 +30,8 @@ from hipq.stores.waker import lowest, soon
 
 _Finished = msgspec.defstruct("_Finished", list(FINISHED))
 _Moved = msgspec.defstruct("_Moved", list(MOVED))
+NOTHING: Final = -1
+"""In place of the number of jobs that must be saved for them to be counted: there is nothing to count."""
 LOCKED: Final = -1
 """In place of a version of rules: they were read under their lock, or kept from changing."""
 
@@ -75,21 +77,14 @@ class Settle(Settling):
         for queue in sorted(by_queue):
             conn.execute(self._statements.of("lock", queue), {"ids": by_queue[queue]})
 
-    def statement(self, name: str, queue: int) -> bytes:
-        """finish.sql or update.sql. It counts, too, if all of its rows are saved: whatever else there might be to count
-        is not known before."""
-        written = "gone" if name == "finish" else "saved"
-        sure = f"(SELECT count(*) FROM {written}) = :jobs"
-        return self._statements.of(name, queue, counted="activity_add", sure=sure)
-
     def _put(self, conn: Connection, name: str, queue: int, changes: list[Change], rows: list[Any]) -> set[int]:
-        query = self.statement(name, queue)
-        counts = counted(tally(changes, self._types))
-        values = {"rows": in_json(rows), "counts": counts, "jobs": len(rows)}
-        saved = {job_id for (job_id,) in conn.execute(query, values, binary=True).fetchall()}
+        counts = tally(changes, self._types)
+        values = {"rows": in_json(rows), "counts": counted(counts), "jobs": len(rows) if counts else NOTHING}
+        found = conn.execute(self._statements.of(name, queue), values, binary=True).fetchall()
+        saved = {job_id for (job_id,) in found}
         if len(saved) < len(rows):  # then nothing was counted there
-            counts = counted(tally([change for change in changes if change.before.id in saved], self._types))
-            conn.execute(self._statements.of("activity_add", sure="true"), {"counts": counts})
+            counts = tally([change for change in changes if change.before.id in saved], self._types)
+            conn.execute(self._statements.of("activity_add"), {"counts": counted(counts)})
         keep(conn, large.changed(change for change in changes if change.before.id in saved))
         return saved
 

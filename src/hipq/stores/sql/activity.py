@@ -25,8 +25,6 @@ PARTS: Final = {
     "counters": ", ".join(COUNTERS),
     "sums": ", ".join(f"CAST(sum({name}) AS BIGINT)" for name in COUNTERS),
     "named_sums": ", ".join(f"sum({name}) AS {name}" for name in COUNTERS),
-    "given": ", ".join(f"coalesce(new.{name}, 0)" for name in COUNTERS),
-    "typed": ", ".join(f"{name} BIGINT" for name in COUNTERS),
     "added": ", ".join(f"{name} = hipq_activity.{name} + excluded.{name}" for name in COUNTERS),
 }
 """Lists of the counters that files of SQL are given."""
