@@ -71,18 +71,17 @@ class Board:
         pairs = ((name, found.get((queue.app.name, queue.name))) for name, queue in self._site.queues.items())
         return {name: tables for name, tables in pairs if tables}
 
-    def past(self, over: str) -> Past | None:
-        """What has happened in all queues; None = it is being read."""
-        few = len(self._site.queues) <= MANY
-        return self._past(over) if few else self._pasts[over].latest(PATIENCE)
+    def past(self, over: str, every: Mapping[str, QueueTables]) -> Past | None:
+        """What has happened in all of these queues; None = it is being read."""
+        return self._past(over, every) if len(every) <= MANY else self._pasts[over].latest(PATIENCE)
 
-    def _past(self, over: str) -> Past:
+    def _past(self, over: str, every: Mapping[str, QueueTables]) -> Past:
         store = self._site.store
-        return past(store, [one.number for one in self.registered().values()], SPANS[over], store.now())
+        return past(store, [one.number for one in every.values()], SPANS[over], store.now())
 
     def _past_if_there(self, over: str) -> Past | None:
         with suppress(HipqError):  # a page finds out by itself that the database is away
-            return self._past(over)
+            return self._past(over, self.registered())
         return None
 
     def _judged(self) -> Judgement:

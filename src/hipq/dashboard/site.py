@@ -24,6 +24,7 @@ from hipq.dashboard.static_files import static_path
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
 from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable, shown
 from hipq.job.model import queue_of
+from hipq.stores.password import without_password
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -77,7 +78,10 @@ class Site:
     @property
     def where(self) -> str:
         """The database, without a password."""
-        return self.store.url
+        try:
+            return self.store.url
+        except HipqError:  # the page that says so is to be shown all the same
+            return without_password(self.apps[0].url)
 
     def pages(self, visit: Visit) -> list[tuple[str, str]]:
         """The pages that the navigation names for this visitor: paths and names."""

@@ -49,14 +49,14 @@ def ago(moment: int, now: int) -> Markup:
     seconds = (now - moment) / SECOND
     text = f"{lasting(seconds)} ago" if seconds >= 0 else f"in {lasting(-seconds)}"
     machine = to_datetime(moment).isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{0}" title="{1}" data-relative>{2}</time>').format(machine, exact(moment), text)
+    return Markup(f'<time datetime="{machine}" title="{exact(moment)}" data-relative>{text}</time>')
 
 
 def clock(moment: int) -> Markup:
     """The time of day of a moment, in UTC, with the exact one where it is pointed at."""
     found = to_datetime(moment)
     machine = found.isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{0}" title="{1}">{2}</time>').format(machine, exact(moment), f"{found:%H:%M:%S}")
+    return Markup(f'<time datetime="{machine}" title="{exact(moment)}">{found:%H:%M:%S}</time>')
 
 
 def count(value: int, most: int = 0) -> str:

@@ -123,7 +123,9 @@ def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tupl
     row = stuck.sample.row
     look = view.command("job why", str(row.id))
     if _is_unserved(stuck, served):
-        return PROBLEM if stuck.waited >= view.patience else WARNING, f"start a worker: {view.worker(queue.name)}"
+        knows = view.program and stuck.why.reason == Reason.NO_CODE
+        advice = _lacking(row.job_type, queue, view) if knows else f"start a worker: {view.worker(queue.name)}"
+        return PROBLEM if stuck.waited >= view.patience else WARNING, advice
     match stuck.why.reason:
         case Reason.NO_CODE:
             return PROBLEM, _lacking(row.job_type, queue, view)

@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 SPANS: Final = {
-    "hour": Span(HOUR, MINUTE, MINUTE), "day": Span(DAY, HOUR, HOUR), "week": Span(7 * DAY, HOUR, DAY),
+    "hour": Span(HOUR, MINUTE, MINUTE), "day": Span(DAY, HOUR, HOUR), "week": Span(7 * DAY, 3 * HOUR, DAY),
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def page(site: Site, visit: Visit) -> Reply:
     queues = [figures.read(site.store, name, tables, engines, now, len(shown)) for name, tables in shown]
     bars = sorted((bar for one in queues for bar in one.bars(engines)), key=lambda bar: -bar.share)
     running = figures.running_jobs(site, queues, engines, now)
-    past = site.board.past(over) if every else None
+    past = site.board.past(over, every) if every else None
     numbers = [tables.number for tables in every.values()]
     return site.render(
         "overview.html", visit, now=now, over=over, spans=list(SPANS), judgement=judgement, every=len(every),
