@@ -28,6 +28,8 @@ _ELSEWHERE: Final = frozenset({
     Reason.PAUSED, Reason.THROTTLER_FAILED, Reason.WINDOW_CLOSED, Reason.SCHEDULED, Reason.RETRY_PENDING,
 })  # fmt: skip
 """Reasons that `rules` and `clock` report, or that are as they should be."""
+_AT_ONCE: Final = frozenset({Reason.NO_ENGINE, Reason.NO_CODE})
+"""Reasons that do not pass by waiting."""
 
 
 class Stuck(NamedTuple):
@@ -62,8 +64,8 @@ def answers(health: Health, view: View) -> Iterator[Finding]:
 def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]:
     groups: dict[tuple[str, ...], list[Stuck]] = {}
     for stuck in _stuck(queue, health):
-        is_late = stuck.waited >= view.patience
-        if stuck.why.reason in _ELSEWHERE or not (is_late or stuck.why.reason == Reason.NO_ENGINE):
+        is_late = stuck.waited >= view.patience or stuck.why.reason in _AT_ONCE
+        if stuck.why.reason in _ELSEWHERE or not is_late:
             continue
         groups.setdefault(_group(stuck), []).append(stuck)
     for some in groups.values():
@@ -117,6 +119,8 @@ def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tupl
         case Reason.NO_ENGINE:
             level = PROBLEM if stuck.waited >= view.patience else WARNING
             return level, f"start a worker: {view.worker(queue.name)}"
+        case Reason.NO_CODE if not (served or view.program):
+            return PROBLEM, f"start a worker: {view.worker(queue.name)}"
         case Reason.NO_CODE:
             return PROBLEM, _lacking(row.job_type, queue, view)
         case Reason.DECIDING if strategy := stuck.why.details.get("strategy"):
