@@ -104,14 +104,14 @@ def visit(path: str, visitor: Visitor = ADA, **query: str) -> Visit:
 def test_what_is_stored_stays_text(app: Hipq, site: Site, text: str) -> None:
     ids = fill(app, text)
     numbers = {"/jobs/{id}": ids, "/answers/{number}": [one.id for one in app.answers.list()]}
-    queries = {"/bulk": {"do": "cancel", "all": "1"}, "/rules/{queue}/try": {"most": "5"}}
+    queries: dict[str, dict[str, str]] = {"/bulk": {"do": "cancel", "all": "1"}, "/rules/{queue}/try": {"most": "5"}}
     for pattern in GETS:
         if pattern == "/bulk/{id}":
             continue  # there is none yet
         for number in numbers.get(pattern, [0]):
             path = re.sub(r"\{(id|number)\}", str(number), re.sub(r"\{(name|queue)\}", "orders", pattern))
             for fragment in ({}, {"x-fragment": "1"}):
-                there = visit(path, **queries.get(pattern, {}))
+                there = visit(path, ADA, **queries.get(pattern, {}))
                 reply = site.reply(there._replace(headers={**there.headers, **fragment}))
                 assert reply.status == 200, (path, reply.body.decode()[-500:])
                 assert faults(reply.body.decode()) == [], path

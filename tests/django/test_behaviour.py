@@ -80,6 +80,13 @@ def newer_python() -> str | None:
     return None
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
+def test_jobs_of_an_application_of_yours(kind: str, tmp_path: Path) -> None:
+    lab = Lab(tmp_path, database(kind, tmp_path))
+    said = lab.manage("test", "lab", "--noinput", "--pattern", "own_jobs.py", "--settings", "lab.own_settings")
+    assert re.search(r"^Ran 10 tests in .*\n\nOK", said, re.MULTILINE), said
+
+
 @pytest.mark.parametrize("apart", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_jobs_in_the_admin(kind: str, apart: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

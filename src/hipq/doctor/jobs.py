@@ -28,6 +28,8 @@ _ELSEWHERE: Final = frozenset({
     Reason.PAUSED, Reason.THROTTLER_FAILED, Reason.WINDOW_CLOSED, Reason.SCHEDULED, Reason.RETRY_PENDING,
 })  # fmt: skip
 """Reasons that `rules` and `clock` report, or that are as they should be."""
+_AT_ONCE: Final = frozenset({Reason.NO_ENGINE, Reason.NO_CODE})
+"""Reasons that do not pass by waiting."""
 
 
 class Stuck(NamedTuple):
@@ -63,10 +65,10 @@ def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Findin
     groups: dict[tuple[str, ...], list[Stuck]] = {}
     served = _is_served(queue, health)
     for stuck in _stuck(queue, health):
-        is_late, unserved = stuck.waited >= view.patience, _is_unserved(stuck, served)
-        if stuck.why.reason in _ELSEWHERE or not (is_late or unserved):
+        is_late = stuck.waited >= view.patience or stuck.why.reason in _AT_ONCE
+        if stuck.why.reason in _ELSEWHERE or not is_late:
             continue
-        groups.setdefault(_group(stuck, unserved), []).append(stuck)
+        groups.setdefault(_group(stuck, _is_unserved(stuck, served)), []).append(stuck)
     for some in groups.values():
         yield _finding(queue, some, health, view)
 

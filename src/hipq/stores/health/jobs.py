@@ -6,6 +6,7 @@ would look through all of it once it was analyzed at another time. `:name` is a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -94,25 +95,19 @@ class Jobs:
         return found
 
     def parked(self) -> list[Sample]:
-        query = (
-            "SELECT min(id), count(*) FROM (SELECT id, job_type FROM {_parked} WHERE phase = 'parked' "
-            "ORDER BY rank, id LIMIT :many) AS few GROUP BY job_type ORDER BY 1"
-        )
-        counts = dict(self._ask(query, many=COUNTED))
-        return [Sample(row, row.update_time, counts[row.id]) for row in self._by_id(list(counts))]
+        found = self._by_type("{_parked} WHERE phase = 'parked' ORDER BY rank, id")
+        return [Sample(row, row.update_time, jobs) for row, jobs in found]
 
     def scheduled(self, now: int) -> list[Sample]:
         """Due, and nobody has made them ready."""
-        due = "{_stage} WHERE phase = 'scheduled' AND scheduled_run_time <= :now"
-        rows = self._rows(f"SELECT {_COLUMNS} FROM {due} ORDER BY scheduled_run_time LIMIT 1", now=now)
-        return [Sample(row, row.scheduled_run_time, self._count(due, now=now)) for row in rows]
+        due = "{_stage} WHERE phase = 'scheduled' AND scheduled_run_time <= :now ORDER BY scheduled_run_time"
+        return [Sample(row, row.scheduled_run_time, jobs) for row, jobs in self._by_type(due, now=now)]
 
     # -- what waits for something else ------------------------------------------------------------------------------
     def waiting(self, now: int) -> list[Sample]:
         """Past their deadline, and nobody has noticed."""
-        over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now"
-        rows = self._rows(f"SELECT {_COLUMNS} FROM {over} ORDER BY deadline LIMIT 1", now=now)
-        return [Sample(row, row.deadline, self._count(over, now=now)) for row in rows]
+        over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now ORDER BY deadline"
+        return [Sample(row, row.deadline, jobs) for row, jobs in self._by_type(over, now=now)]
 
     def outstanding(self, now: int) -> list[Outstanding]:
         query = (
@@ -200,6 +195,13 @@ class Jobs:
         return dict(self._ask(query, number=self._queue.number, many=COUNTED))
 
     # -- how --------------------------------------------------------------------------------------------------------
+    def _by_type(self, which: str, **values: Any) -> list[tuple[Row, int]]:
+        """The first job of each type among the first of these, and how many of the type are among them."""
+        rows = self._ask(f"SELECT id, job_type FROM {which} LIMIT :many", **values, many=COUNTED)
+        first = {job_type: job_id for job_id, job_type in reversed(rows)}
+        counts = Counter(job_type for _, job_type in rows)
+        return [(row, counts[row.job_type]) for row in self._by_id(sorted(first.values())[:TYPES])]
+
     def _by_id(self, ids: list[int]) -> list[Row]:
         return [
             row for job_id in ids for row in self._rows(f"SELECT {_COLUMNS} FROM {{live}} WHERE id = :id", id=job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -30,7 +31,7 @@ from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
 from hipq.stores.sql.turn import TurnVerbs
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import in_json
-from hipq.stores.sqlite.connection import Connection, signpost, translated
+from hipq.stores.sqlite.connection import LACKS_TABLES, Connection, is_locked, signpost, translated
 from hipq.stores.sqlite.dialect import SqliteSql, statements
 from hipq.stores.sqlite.inbox import SqliteInbox
 from hipq.stores.sqlite.insert import Insert, checked, savepoint
@@ -157,7 +158,7 @@ class SqliteStore(
             found, accepts = schema.version(conn)
             migrated = found > 0 and schema.migrated(conn, self._known)
         if not migrated:
-            with self._db.writing() as conn:
+            with self._making_tables() as conn:
                 applied = schema.migrate(conn, self._known)  # nothing, if another process was first
                 if not found and applied and self.path:
                     schema.note_place(conn, self._db.path)
@@ -166,11 +167,21 @@ class SqliteStore(
             migrations.check_version(found, accepts, self._known, self.url)
         return applied
 
+    @contextmanager
+    def _making_tables(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._db.writing() as conn:
+                yield conn
+        except StoreUnavailable as error:
+            if not is_locked(error.__cause__):
+                raise
+            raise StoreUnavailable(LACKS_TABLES) from error
+
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         with self._db.reading() as conn:
             found = schema.complete(conn, self._known, app, name, table)
         if not found:
-            with self._db.writing() as conn:
+            with self._making_tables() as conn:
                 found = schema.complete_now(conn, self._known, app, name, table)
         self._statements.learn([found])
         return found
