@@ -87,6 +87,8 @@ class QueueHealth:
     """Due, and not made ready yet."""
     waiting: list[Sample] = field(default_factory=list)
     """Past their deadline."""
+    unread: list[Sample] = field(default_factory=list)
+    """Whose answer handler has failed three times or more with their answer, by type."""
     left: list[Sample] = field(default_factory=list)
     """For other code than their handler, by type."""
     orphans: list[Sample] = field(default_factory=list)

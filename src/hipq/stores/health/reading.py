@@ -76,6 +76,7 @@ class Reading:
         queue.parked = self.part("jobs", jobs.parked, [], name)
         queue.scheduled = self.part("jobs", lambda: jobs.scheduled(now), [], name)
         queue.waiting = self.part("jobs", lambda: jobs.waiting(now), [], name)
+        queue.unread = self.part("answers", lambda: jobs.unread(now), [], name)
         queue.left = self.part("jobs", jobs.left, [], name)
         queue.orphans = self.part("engines", lambda: jobs.orphans(alive), [], name)
         queue.latest = self.part("clock", jobs.latest, 0, name)
