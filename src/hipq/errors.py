@@ -33,7 +33,10 @@ HipqError
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hipq.job.view import Job
 
 
 def shown(value: object) -> str:
@@ -95,7 +98,8 @@ class JobFailed(HipqError):
 
     def __init__(self, job: Any) -> None:
         super().__init__(f"job {job.id} ended with {job.code}: {job.fault or 'it has no result'}")
-        self.job = job
+        self.job: Job[Any] = job
+        """The job as it ended, with its `code` and its `fault`; of a client of a daemon, its `Result`."""
 
 
 class SchemaError(HipqError):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 from uuid import uuid4
 
 from hipq.answers.results import Results
@@ -24,6 +24,7 @@ from hipq.job.states import FINAL, Code
 from hipq.job.view import Job
 from hipq.job.when import moment, to_datetime
 from hipq.job_type import JobType
+from hipq.stores.open import url_of
 from hipq.testing.clock import START, HandClock
 from hipq.testing.drive import Drive
 from hipq.testing.expect import Expectations, of_these
@@ -39,6 +40,16 @@ _entering = threading.Lock()
 """Held while an app is put on a test's database, so that of two tests only one gets it."""
 
 
+class OfTest(Database):
+    """An app's database during a test. The test ends it: the app's own `close()`, as at the end of a web server's
+    lifespan, leaves it, since jobs in memory would be gone."""
+
+    def close(self) -> None: ...
+
+    def end(self) -> None:
+        super().close()
+
+
 class Passing(TypedDict, total=False):
     """How much time passes."""
 
@@ -48,10 +59,27 @@ class Passing(TypedDict, total=False):
     days: float
 
 
+class HarnessOptions(TypedDict, total=False):
+    """What `harness` takes beside the apps."""
+
+    db: str | Mapping[str, Any]
+    fresh: bool
+    start: datetime | None
+    max_jobs: int
+    send_for_real: bool
+
+
+class HarnessFactory(Protocol):
+    """What the fixture `hipq_harness` is: it makes a harness that ends with the test."""
+
+    def __call__(self, *apps: Hipq, **options: Unpack[HarnessOptions]) -> Harness: ...
+
+
 @contextmanager
 def harness(
     *apps: Hipq,
     db: str | Mapping[str, Any] = IN_MEMORY,
+    fresh: bool = False,
     start: datetime | None = None,
     max_jobs: int = 10_000,
     send_for_real: bool = False,
@@ -61,15 +89,20 @@ def harness(
 
     hipq sends nothing meanwhile: what a declared request or `transports.send` would send is in `sent` instead.
 
-    `db`: another database, which should be empty. `start`: what time it is at first (2027-01-15 08:00 UTC, a Friday).
-    `max_jobs`: how many may run while no time passes; more are taken for an endless loop. `send_for_real`: requests
-    and messages leave the process, and `sent` stays empty.
+    `db`: another database, which should be empty; or, with `fresh`, a PostgreSQL database in which the test gets a
+    schema of its own, that is dropped after it (`world.db` is its URL). `start`: what time it is at first (2027-01-15
+    08:00 UTC, a Friday). `max_jobs`: how many may run while no time passes; more are taken for an endless loop.
+    `send_for_real`: requests and messages leave the process, and `sent` stays empty.
     """
     if not apps or not all(isinstance(app, Hipq) for app in apps):
         raise Invalid(f"give the apps to test, not {shown(apps[0]) if len(apps) == 1 else 'nothing'}")
     clock = HandClock(START if start is None else moment(start, "start"))
     whole(max_jobs, "max_jobs", 1, 1_000_000_000)
     with ExitStack() as stack:
+        if fresh:
+            from hipq.testing.schema import own_schema  # it needs psycopg
+
+            db = stack.enter_context(own_schema(url_of(db)))
         for app in apps:
             stack.enter_context(elsewhere(app, db, clock))
         made = Harness(apps, clock, max_jobs, send_for_real)
@@ -85,7 +118,7 @@ def harness(
 def elsewhere(app: Hipq, db: str | Mapping[str, Any], clock: HandClock) -> Iterator[None]:
     """Until the block ends the app is on another database, by another clock. What it had open stays open, and is what
     it goes on with afterwards."""
-    there = Database(app, db, clock)
+    there = OfTest(app, db, clock)
     with _entering:
         if app.is_elsewhere:
             raise Invalid(f"{app.name} is in use by a test already: let that end before another begins")
@@ -95,7 +128,7 @@ def elsewhere(app: Hipq, db: str | Mapping[str, Any], clock: HandClock) -> Itera
         yield
     finally:
         try:
-            app.close()
+            there.end()
         finally:
             for queue in app.queues:
                 back.get(queue.name, queue.leave)()
@@ -112,6 +145,11 @@ class Harness(Expectations):
         self._drive = Drive(apps, clock, self._replies, self._outbox, max_jobs)
         self._running = False
         self._loop: asyncio.Runner | None = None
+
+    @property
+    def db(self) -> str:
+        """The URL of the database that the test is on."""
+        return self._apps[0].url
 
     @property
     def now(self) -> datetime:
