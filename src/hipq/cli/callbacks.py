@@ -54,8 +54,6 @@ def serve_callbacks(
     uvicorn = _uvicorn()
     app = announced(target.program) if lifeline is None else target.program  # supervised, it has been said
     app.signer.keys()  # a database that cannot be opened is said now, in one sentence
-    for webhook in app.streams.webhooks.values():
-        webhook.secrets.check()
     listening = bound(host, port)
     logs.configure(log_level, log_format)
     logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers  # what it says looks like the rest
@@ -116,4 +114,9 @@ def _announce(app: Hipq, listening: socket.socket) -> None:
             "set Hipq(..., callback_url=), $HIPQ_CALLBACK_URL, or callback_url in hipq.toml"
         )
     for webhook in app.streams.webhooks.values():
+        try:
+            webhook.secrets.check()
+        except Invalid as error:  # the others, and callbacks, are taken all the same
+            note(f"webhooks for {webhook.to} are refused with 503: {error}")
+            continue
         note(f"webhooks for {webhook.to}: {(app.callback_url or '').rstrip('/')}/{webhook.name}")
