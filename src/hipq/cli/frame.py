@@ -62,7 +62,7 @@ def frame_of(store: Store, app: str) -> Frame:
         more_queues=len(every) - len(looked_at),
         limits=[found for one in looked_at for found in _limits(store, one)],
         running=running,
-        answers=store.recent_answers(COUNTED_TO),
+        answers=store.unused_answers([one.number for one in looked_at], COUNTED_TO),
         engines=[_engine(one, looked_at, Counter(job["worker"] for job in running)) for one in engines],
     )
 
@@ -102,7 +102,7 @@ def _engine(one: EngineSeen, queues: Sequence[QueueTables], running: Counter[str
 # -- how it is written ------------------------------------------------------------------------------------------------
 def lines_of(frame: Frame, width: int | None = None, height: int | None = None) -> list[str]:
     """The parts one below the other, in as many lines: what is left over goes to the jobs that run, which come last."""
-    answers = {"waiting for their job": BUFFERED, "not looked at": NEW, f"late, of the last {COUNTED_TO:,}": LATE}
+    answers = {"waiting for their job": BUFFERED, "not looked at": NEW, "late": LATE}
     said = ", ".join(f"{up_to(frame.answers.get(state, 0))} {text}" for text, state in answers.items())
     parts = [
         _part("queues", frame.queues, _queue, width, spare=("app", "parked", "scheduled", "retrying", "failed")),

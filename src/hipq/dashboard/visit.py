@@ -56,6 +56,10 @@ class Visit(NamedTuple):
         """A field of the form."""
         return self.form[name][-1] if self.form.get(name) else default
 
+    def may(self, role: str) -> bool:
+        """Whether the visitor has this role, or a greater one."""
+        return self.visitor.role >= Role[role.upper()]
+
     @property
     def csrf_field(self) -> Markup:
         """What every form has in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from hipq.job.states import (
     SCHEDULED,
     WAITING,
 )
-from hipq.job.when import SECOND, lasting, to_datetime
+from hipq.job.when import SECOND, lasting, moment, to_datetime
 
 _SAID: Final = {
     SCHEDULED: "scheduled", READY: "ready", PARKED: "held back", EXECUTING: "running", WAITING: "waiting",
@@ -68,6 +69,17 @@ def compact(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def units(value: float) -> str:
+    """Units of limits: 3 and not 3.0, 0.5, 1,000."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def micros(value: datetime) -> int:
+    """A moment as the store counts it."""
+    return moment(value)
+
+
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "ago": ago, "clock": clock, "compact": compact, "count": count, "exact": exact, "lasting": lasting, "said": said,
+    "ago": ago, "clock": clock, "compact": compact, "count": count, "exact": exact, "lasting": lasting,
+    "micros": micros, "said": said, "units": units,
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hipq.job.answer import NEW
+from hipq.job.answer import STATES, UNUSED
 from hipq.job.states import CODES, DECIDING, DONE, ERROR, EXECUTING, FINAL, NONE, PHASES, RETRY, TRANSITIONS, Code
 
 _PHASES: Final = {phase for phases in PHASES.values() for phase in phases}
@@ -15,6 +15,9 @@ _WRONG: Final = {
     "final": (Code.RETRY, Code.FAILED, Code.ERROR, Code.CANCELLED),
 }
 """Codes that jobs with an error can have. A live one that was only given back has none."""
+
+
+_UNUSED: Final = ", ".join(f"'{state}'" for state in UNUSED)
 
 
 class Filter(NamedTuple):
@@ -95,20 +98,28 @@ class AnswerFilter(NamedTuple):
     state: str = ""
     job: int = 0
     id: int = 0
+    newest: bool = False
+    """The highest numbers first."""
     after: int = 0
-    """Numbers above this one only: the next page."""
+    """Numbers above this one only, or below it if the highest come first: the next page."""
     limit: int = 100
     tenant: str = ""
     queues: tuple[int, ...] = ()
     """Answers to jobs of any of these queues, from the first on."""
 
+    @property
+    def order(self) -> str:
+        return " DESC" if self.newest else ""
+
     def condition(self) -> str:
         """Its fields as SQL, spelled so that the index for each is found."""
-        columns = ("queue", "job_type", "job_key", "state", "job", "id", "tenant")
-        given = [name for name in columns if getattr(self, name)]
-        found = [f"{name} = :{name}" for name in given if (name, self.state) != ("state", NEW)]
-        found += [f"state = '{NEW}'"] if self.state == NEW else []  # plans are made without the values
+        columns = ("queue", "job_type", "job_key", "job", "id", "tenant")
+        found = [f"{name} = :{name}" for name in columns if getattr(self, name)]
+        # A partial index is found by its own words: plans are made without the values.
+        found += [f"state = '{self.state}'" if self.state in STATES else "false"] if self.state else []
+        found += [f"state IN ({_UNUSED})"] if self.state in UNUSED else []
         found += ["job <> 0"] if self.job else []
         found += ["tenant <> ''"] if self.tenant else []
-        found += ["queue {in queues}"] if self.queues else ["id > :after"]
+        found += ["queue {in queues}"] if self.queues else []
+        found += [f"id {'<' if self.newest else '>'} :after"] if self.after or not (self.queues or self.newest) else []
         return " AND ".join(found)

@@ -21,6 +21,7 @@ from hipq.job.model import Brief, Change, New, Row
 from hipq.job.progress import Report, Reported
 from hipq.job.schedule import Schedule, ScheduleChange
 from hipq.limits.rules import Rules
+from hipq.stores.claim_groups import Head
 from hipq.stores.claims import Asked, Claim, Peek, Turned
 from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.values import (
@@ -246,9 +247,9 @@ class AnswerStore(Protocol):
     def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
         """How many answers there are in each state, and how often in all they came: of one tenant, if it is named."""
 
-    def recent_answers(self, most: int) -> dict[str, int]:
-        """How many answers there are, to any job, that wait for their job ("buffered") or that nobody has looked at
-        ("new"), and how many of the latest `most` were late: it stops counting each at `most`."""
+    def unused_answers(self, queues: Sequence[int], most: int) -> dict[str, int]:
+        """How many answers to jobs of these queues no job has used, by their state: it stops counting at `most` for
+        each queue and state. An answer that was kept for a job which ended without it may still count as buffered."""
 
     def drop_answer(self, answer_id: int) -> bool:
         """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
@@ -276,6 +277,10 @@ class RuleStore(Protocol):
         """Take the queue's ticket for so many seconds, and read what its throttler is to be asked about: the first
         ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it only
         looks, and changes nothing."""
+
+    def would_start(self, claim: Claim, now: int, rules: Rules | None = None) -> list[Head]:
+        """The jobs that a claim could take now if a throttler had no say, in order: by the queue's rules, or by these
+        instead. Nothing is changed."""
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         """Give a ticket back unused, and say why."""

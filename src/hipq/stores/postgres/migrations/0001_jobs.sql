@@ -96,6 +96,9 @@ CREATE INDEX hipq_answers_ids ON hipq_answers (twin) WHERE twin <> 0;
 CREATE INDEX hipq_answers_new ON hipq_answers (queue, id) WHERE state = 'new';
 -- what a job that begins to wait looks for;
 CREATE INDEX hipq_answers_open ON hipq_answers (job_key, job_type, queue, tenant, id) WHERE state = 'buffered';
+-- what nobody has used, for people to look at, newest first;
+CREATE INDEX hipq_answers_unused ON hipq_answers (queue, state, id)
+  WHERE state IN ('new', 'buffered', 'conflict', 'late', 'unreadable', 'duplicate');
 -- what belongs to a job;
 CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
 -- of that, what came before its job began to wait: hardly ever anything;
