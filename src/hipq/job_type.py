@@ -21,7 +21,7 @@ from hipq.job.outcome import UNSET, Failed, Ok, Progress, Retry, Wait
 from hipq.job.retries import Strategy
 from hipq.job.schedule import DeclaredSchedule
 from hipq.job.spec import Spec, data_of, ends, plain, result_of, retry_handler, same_job
-from hipq.job.typevars import A, H, R, T, V
+from hipq.job.typevars import H, R, T, V
 from hipq.job.view import Job
 from hipq.job.windows import Window
 from hipq.job_id import JobId
@@ -66,8 +66,8 @@ class JobType(Generic[T, R]):
         return handler
 
     def answered(
-        self, handler: Callable[[Job[T], Answer[A]], R | Looked | Coroutine[Any, Any, R | Looked]]
-    ) -> Callable[[Job[T], Answer[A]], Any]:
+        self, handler: Callable[[Job[T], Answer], R | Looked | Coroutine[Any, Any, R | Looked]]
+    ) -> Callable[[Job[T], Answer], Any]:
         """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
         `Progress` if more answers will come. If it raises, it is called again with the same answer. It is not called
         with an answer that does not fit its type, if it has one: `Answer[Paid]`; that is as if it had raised."""
@@ -85,7 +85,7 @@ class JobType(Generic[T, R]):
         self.spec.cancelled = handler
         return handler
 
-    def on_late(self, handler: Callable[[Job[T], Answer[A]], H]) -> Callable[[Job[T], Answer[A]], H]:
+    def on_late(self, handler: Callable[[Job[T], Answer], H]) -> Callable[[Job[T], Answer], H]:
         """Decorator: this function is shown answers that came too late, by the program they came to."""
         same_job(plain(handler), Job, self.spec)
         self.spec.on_late = handler

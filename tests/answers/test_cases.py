@@ -14,6 +14,7 @@ from hipq import (
     Answer,
     Answered,
     Failed,
+    Fault,
     Hipq,
     Job,
     JobType,
@@ -1306,7 +1307,12 @@ def test_case_14_a_job_that_never_can_read_its_answer_times_out_and_the_answer_i
     app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
 ) -> None:
     asked: list[Any] = []
-    charge = bank.charge(queue, timeout=600, retry=lambda _, fault: (asked.append(fault), Retry(100))[1])
+
+    def again(_job: Job[Any], fault: Fault) -> Retry:
+        asked.append(fault)
+        return Retry(100)
+
+    charge = bank.charge(queue, timeout=600, retry=again)
 
     def outcome(data: Any) -> Any:
         return data["receipt"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from hipq import Answer, Failed, Fault, Hipq, Job, Retry, Wait
+from hipq import Answer, Failed, Fault, Hipq, Invalid, Job, Retry, Wait
 from hipq.middleware import StructlogContext
 
 
@@ -86,3 +86,10 @@ app.run(until_empty=True, concurrency=1)
 def test_djangos_connections_are_closed_between_jobs(tmp_path: Path, how: str, found: str) -> None:
     command = [sys.executable, "-c", PROGRAM, how]
     assert subprocess.check_output(command, cwd=tmp_path, text=True) == found
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "structlog", None)
+    monkeypatch.setitem(sys.modules, "structlog.contextvars", None)
+    with pytest.raises(Invalid, match="StructlogContext needs structlog: pip install structlog"):
+        StructlogContext()
