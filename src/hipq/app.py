@@ -342,7 +342,9 @@ class Hipq:
         return applied
 
     def close(self) -> None:
-        self.database.close()
+        """Close the database. A test ends its own: in one, the end of a web server's lifespan leaves it open."""
+        if not self.is_elsewhere:
+            self.database.close()
 
     # -- for the parts ------------------------------------------------------------------------------------------------
     def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:

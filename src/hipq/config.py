@@ -48,7 +48,7 @@ class Worker(msgspec.Struct, forbid_unknown_fields=True):
     wait: _Span | None = None
     drain: _Span | None = None
     log_level: Literal["debug", "info", "warning", "error"] | None = None
-    log_format: Literal["text", "json"] | None = None
+    log_format: Literal["text", "json", "none"] | None = None
 
 
 class Prune(msgspec.Struct, forbid_unknown_fields=True):
@@ -201,7 +201,7 @@ _MUST_BE: Final = {
     "worker.wait": 'seconds, or a duration like "5m"',
     "worker.drain": 'seconds, or a duration like "25s"',
     "worker.log_level": '"debug", "info", "warning" or "error"',
-    "worker.log_format": '"text" or "json"',
+    "worker.log_format": '"text", "json" or "none"',
     "prune.older_than": 'seconds, or a duration like "30d"',
     "prune.keep": "a whole number from 0",
     "waiter.queues": 'a list of names of SQS queues, like ["mailers", "reports.fifo"]',

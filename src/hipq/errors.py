@@ -33,7 +33,7 @@ HipqError
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 
 def shown(value: object) -> str:
@@ -90,12 +90,26 @@ class Conflict(HipqError):
     """The job moved on while it was being changed; look at it again."""
 
 
+class Ended(Protocol):
+    """A job that ended without success: a `Job`; of a client of a daemon, its `Result`."""
+
+    @property
+    def id(self) -> Any: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def exitcode(self) -> int: ...
+    @property
+    def fault(self) -> Any: ...
+
+
 class JobFailed(HipqError):
     """The job ended without success, so it has no result."""
 
-    def __init__(self, job: Any) -> None:
+    def __init__(self, job: Ended) -> None:
         super().__init__(f"job {job.id} ended with {job.code}: {job.fault or 'it has no result'}")
-        self.job = job
+        self.job: Ended = job
+        """The job as it ended."""
 
 
 class SchemaError(HipqError):

@@ -17,11 +17,11 @@ from hipq.job.codec import ANY
 from hipq.job.fault import Fault
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions, checked, given
-from hipq.job.outcome import UNSET, Failed, Ok, Retry, Wait
+from hipq.job.outcome import UNSET, Failed, Ok, Progress, Retry, Wait
 from hipq.job.retries import Strategy
 from hipq.job.schedule import DeclaredSchedule
-from hipq.job.spec import Spec, ends, plain, result_of, retry_handler
-from hipq.job.typevars import H, R, T
+from hipq.job.spec import Spec, data_of, ends, plain, result_of, retry_handler, same_job
+from hipq.job.typevars import H, R, T, V
 from hipq.job.view import Job
 from hipq.job.windows import Window
 from hipq.job_id import JobId
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Outcome = Ok | Failed | Retry | Wait
 """What a handler returns beside a result of its job, or in the place of one."""
+Looked = Outcome | Progress | None
+"""What an answer handler returns beside a result of its job, or in the place of one."""
 OnDuplicate = Literal["raise", "return"]
 _NO_DATA: Final[Any] = None
 """Fits any type of data that is left out; a type that needs data refuses it when the job is added."""
@@ -57,15 +59,21 @@ class JobType(Generic[T, R]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
-    def retry(self, handler: Callable[[Job[T], Fault], H]) -> Callable[[Job[T], Fault], H]:
+    def retry(self, handler: Callable[[Job[T], Fault], V]) -> Callable[[Job[T], Fault], V]:
         """Decorator: this function decides what becomes of a failed job. It gets a copy of the job, and the fault."""
-        self.spec.retry = retry_handler(handler)
+        same_job(retry_handler(handler), Job, self.spec)
+        self.spec.retry = handler
         return handler
 
-    def answered(self, handler: Callable[[Job[T], Answer], H]) -> Callable[[Job[T], Answer], H]:
+    def answered(
+        self, handler: Callable[[Job[T], Answer], R | Looked | Coroutine[Any, Any, R | Looked]]
+    ) -> Callable[[Job[T], Answer], Any]:
         """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
-        `Progress` if more answers will come. If it raises, it is called again with the same answer."""
-        self.spec.answered = ends(handler, "an answer handler", "job, answer")
+        `Progress` if more answers will come. If it raises, it is called again with the same answer. It is not called
+        with an answer that does not fit its type, if it has one: `Answer[Paid]`; that is as if it had raised."""
+        same_job(ends(handler, "an answer handler", "job, answer"), Job, self.spec)
+        self.spec.answer = data_of(handler, Answer, 1)
+        self.spec.answered = handler
         if self.spec.result is ANY:
             self.spec.result = result_of(handler)
         return handler
@@ -73,12 +81,14 @@ class JobType(Generic[T, R]):
     def cancelled(self, handler: Callable[[Job[T]], H]) -> Callable[[Job[T]], H]:
         """Decorator: this function tells whoever works on a job that waits that it is given up: it timed out, or was
         cancelled. What it returns is not looked at."""
-        self.spec.cancelled = ends(handler, "a cancel handler", "job")
+        same_job(ends(handler, "a cancel handler", "job"), Job, self.spec)
+        self.spec.cancelled = handler
         return handler
 
     def on_late(self, handler: Callable[[Job[T], Answer], H]) -> Callable[[Job[T], Answer], H]:
         """Decorator: this function is shown answers that came too late, by the program they came to."""
-        self.spec.on_late = plain(handler)
+        same_job(plain(handler), Job, self.spec)
+        self.spec.on_late = handler
         return handler
 
     def answer(
@@ -205,7 +215,7 @@ class JobType(Generic[T, R]):
     def cron(
         self,
         expression: str,
-        data: Any = None,
+        data: T = _NO_DATA,
         *,
         tz: str = "UTC",
         name: str | None = None,
@@ -231,7 +241,10 @@ class JobType(Generic[T, R]):
 
     def _wanted(self, data: Any, key: str | None, options: JobOptions) -> tuple[Any, str | None, JobOptions]:
         """What the middlewares make of a job: here and now, for they may go by what is true for the caller only."""
-        return self.queue.app.middlewares.enqueue(self.queue.name, self.name, data, key, options)
+        middlewares = self.queue.app.middlewares
+        if middlewares.see_jobs_added and isinstance(data, dict):
+            data = self.spec.typed(data)
+        return middlewares.enqueue(self.queue.name, self.name, data, key, options)
 
     def _new(self, data: Any, key: str | None, options: JobOptions, trace: str = "") -> New:
         wanted = checked(self.spec, options, trace)

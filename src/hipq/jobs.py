@@ -124,7 +124,8 @@ class Jobs:
             row = self._app.store.get(job_id)
             if row is not None:
                 return row
-        raise NotFound(f"there is no job {job_id} in {self._app.name}")
+        added = ": it is there once the transaction commits in which it was added" if type(job_id) is not int else ""
+        raise NotFound(f"there is no job {job_id} in {self._app.name}{added}")  # a JobId is what adding it returned
 
     def progress(self, row: Brief) -> Reported | None:
         """What a handler of this job has said of its progress: nothing, if the job has ended."""

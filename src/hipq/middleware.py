@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from hipq.errors import Invalid
 from hipq.job.answer import Answer
 from hipq.job.fault import Fault
 from hipq.job.middleware import Enqueue, Middleware
@@ -35,14 +36,26 @@ class JobScope(Middleware):
         yield from self.scope(job)
 
 
+@contextmanager
+def _needs(what: str, package: str) -> Iterator[None]:
+    """Around the import of a package that comes with no extra of hipq."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != package.replace("-", "_"):
+            raise
+        raise Invalid(f"{what} needs {package}: pip install {package}") from None
+
+
 class SentryScope(JobScope):
     """All that code of a job sends to Sentry has the job in its tags (`job_id`, `job_queue`, `job_type`, `job_key`,
     `job_attempt`), and shares nothing with what other jobs send. So do the events of runs that failed, which hipq's log
     makes."""
 
     def __init__(self) -> None:
-        from sentry_sdk import isolation_scope
-        from sentry_sdk.scope import add_global_event_processor
+        with _needs("SentryScope", "sentry-sdk"):
+            from sentry_sdk import isolation_scope
+            from sentry_sdk.scope import add_global_event_processor
 
         self._isolated = isolation_scope
         add_global_event_processor(_tagged)
@@ -69,7 +82,8 @@ class StructlogContext(JobScope):
     `structlog.contextvars.merge_contextvars` puts into each line."""
 
     def __init__(self) -> None:
-        from structlog.contextvars import bound_contextvars
+        with _needs("StructlogContext", "structlog"):
+            from structlog.contextvars import bound_contextvars
 
         self._bound = bound_contextvars
 

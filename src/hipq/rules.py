@@ -49,11 +49,11 @@ class QueueRules:
     def __init__(self, app: Hipq) -> None:
         self._app = app
 
-    def set_limit(self, queue: str, to: NewLimits) -> None:
+    def set_limit(self, queue: str, to: NewLimits, *, only: bool = True) -> None:
         """Change a queue's limits while it runs: a number replaces its `limit`, "none" removes that, and both leave the
-        others; a list replaces them all, None goes back to what the code says. Every engine's next claim
-        goes by the new limits."""
-        self._change(queue, self._limited(queue, to))
+        others; a list replaces them all or, if it is not the `only` ones, those of the same kinds; None goes back to
+        what the code says. Every engine's next claim goes by the new limits."""
+        self._change(queue, self._limited(queue, to, only))
 
     def try_limit(self, queue: str, to: NewLimits, *, most: int = 1000) -> Trial:
         """What `set_limit` would do to the jobs that are due now: up to `most` that could start are counted. Nothing is
@@ -69,7 +69,7 @@ class QueueRules:
         ready = store.counts(found.number, most, now, now).ready
         return Trial(limits.rules, after, _by_lane(starts), _by_lane(others), ready, limits.held, most)
 
-    def _limited(self, queue: str, to: NewLimits) -> Callable[[Rules], Rules]:
+    def _limited(self, queue: str, to: NewLimits, only: bool = True) -> Callable[[Rules], Rules]:
         declared = self._app.declared.find(queue).declared.limits
 
         def change(rules: Rules) -> Rules:
@@ -82,13 +82,14 @@ class QueueRules:
                     f'a limit of 0 lets nothing run: set_limit({queue!r}, "none") removes the limit, '
                     f"pause({queue!r}) stops the queue"
                 )
-            if to == "none" or isinstance(to, (int, float)):
-                before = rules.in_force if rules.changed is not None else declared or rules.limits
-                others = without_limit(before)
-                if to == "none":  # shares stay, for when there is a limit again
-                    return replace(rules, changed=tuple(others))
-                return replace(rules, changed=checked([limit(to), *others]))
-            return replace(rules, changed=checked(to))
+            before = rules.in_force if rules.changed is not None else declared or rules.limits
+            if to == "none":  # shares stay, for when there is a limit again
+                return replace(rules, changed=tuple(without_limit(before)))
+            given = [limit(to)] if isinstance(to, (int, float)) else to
+            if only and given is to:
+                return replace(rules, changed=checked(to))
+            kinds = {type(one) for one in given}
+            return replace(rules, changed=checked([*given, *(one for one in before if type(one) not in kinds)]))
 
         return change
 

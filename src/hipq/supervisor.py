@@ -122,7 +122,7 @@ class Supervisor:
             )
         except OSError as error:  # no room for another process just now
             pause = place.ended(now)
-            logs.LOGGER.warning(logs.LogLine("worker not started", {"error": error.strerror, "after": pause}))
+            logs.LOGGER.warning(logs.LogLine("worker not started", {"error": error.strerror, "again_in": pause}))
             return
         if place.process.stdout is not None:
             relay = threading.Thread(target=_relay, args=(place.process.stdout, place.name), daemon=True)
@@ -141,12 +141,14 @@ class Supervisor:
         elif place.outdated:
             place.due, place.deaths = now, 0
         elif self._changes is not None and status in (FAILED, USAGE):
-            self._wait_for_change(place, "worker failed")
+            self._wait_for_change(place, f"{place.name.strip() or 'worker'} failed")
         elif status == USAGE:
             place.status = USAGE
             self._stop(signal.SIGTERM)  # it has said what is wrong, and another one would say the same
         else:
-            logs.LOGGER.warning(logs.LogLine("worker replaced", {"worker": pid, "ended": _how(status), "after": pause}))
+            logs.LOGGER.warning(
+                logs.LogLine("worker replaced", {"worker": pid, "ended": _how(status), "again_in": pause})
+            )
 
     def _checked(self, check: WorkerSlot, status: int, now: float) -> None:
         if self._stopping:
@@ -166,11 +168,11 @@ class Supervisor:
     def _wait_for_change(self, place: WorkerSlot, event: str) -> None:
         """It has said what is wrong. Its successor would say the same, unless somebody mends that."""
         place.due, place.deaths = math.inf, 0
-        logs.LOGGER.warning(logs.LogLine(event, {"until": "the code changes"}))
+        logs.LOGGER.warning(logs.LogLine(event, {"until": "the code changes, or this is started again"}))
 
     def _reload(self) -> None:
         """The code has changed. Jobs that run may finish, once told: a second signal would give them back."""
-        logs.LOGGER.info(logs.LogLine("reloading", {}))
+        logs.LOGGER.info(logs.LogLine("reloading", {"after": "running handlers have ended"}))
         self._is_checked = self._check is None
         for place in self._running_places():
             place.due = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hipq import (
     Answer,
     Answered,
     Failed,
+    Fault,
     Hipq,
     Job,
     JobType,
@@ -33,6 +35,11 @@ from tests.engine.working import until_empty
 
 both = pytest.mark.parametrize("handler", [True, False], ids=["handler", "no handler"])
 """For job types with an answer handler and without one."""
+
+
+@dataclass
+class Receipt:
+    number: int
 
 
 @pytest.fixture
@@ -1294,6 +1301,90 @@ def test_case_14_answers_that_come_meanwhile_keep_their_order(
     clock.advance(seconds=1)
     run()
     assert (bank.looked, app.job(job_id).result, bank.sent) == (["first", "first", "second"], "second", [1])
+
+
+def test_case_14_a_job_that_never_can_read_its_answer_times_out_and_the_answer_is_kept_for_replay(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
+) -> None:
+    asked: list[Any] = []
+
+    def again(_job: Job[Any], fault: Fault) -> Retry:
+        asked.append(fault)
+        return Retry(100)
+
+    charge = bank.charge(queue, timeout=600, retry=again)
+
+    def outcome(data: Any) -> Any:
+        return data["receipt"]
+
+    bank.answered(charge, outcome)
+    job_id = charge.enqueue(key="k")
+    run()
+    clock.advance(seconds=500)
+    charge.answer("k", {"reciept": 7})
+    run()
+    for _ in range(2):  # counted from the failure: an answer that comes at the last moment has its time, too
+        clock.advance(seconds=299.5)
+        run()
+        job = app.job(job_id)
+        assert (job.phase, asked, held(app, job_id), str(job.fault)) == ("waiting", [], 1, "KeyError: 'receipt'")
+    clock.advance(seconds=1)
+    run()
+    job = app.job(job_id)
+    assert (job.state, job.phase, job.attempt, held(app, job_id), len(bank.looked)) == ("retry", "scheduled", 1, 0, 4)
+    (fault,) = asked
+    assert fault.is_a(TimeoutError)
+    assert fault.message == "its answer handler failed 4 times, the last time with KeyError: 'receipt'"
+    (answer,) = app.answers.list()
+    assert (answer.state, answer.job, answer.note) == ("late", job_id, fault.message)
+    charge.answered(lambda _job, answer: answer.data)  # the program is mended, and the answer comes anew
+    assert app.answers.replay(answer.id).outcome == "matched"
+    run()
+    assert (app.result(job_id), bank.sent) == ({"reciept": 7}, [1])
+
+
+def test_case_14_the_next_answer_takes_the_place_of_one_that_is_given_up(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
+) -> None:
+    charge = bank.charge(queue, timeout=300)
+    bank.answered(charge, lambda data: data["receipt"])
+    job_id = charge.enqueue(key="k")
+    run()
+    charge.answer("k", "rubbish")
+    run()
+    assert charge.answer("k", {"receipt": 7}) == "buffered"
+    clock.advance(seconds=300)
+    for _ in range(10):
+        run()
+    assert (app.result(job_id), bank.sent) == (7, [1])
+    assert [state for _, state in kept(app)] == ["late", "settled"]
+
+
+def test_case_14_an_answer_that_does_not_fit_its_type_is_no_answer_for_the_handler(
+    app: Hipq, queue: Queue, run: Run, clock: HandClock
+) -> None:
+    looked: list[Receipt] = []
+
+    @queue.job(timeout=300)
+    def charge(_: Job[Any]) -> Wait:
+        return Wait()
+
+    @charge.answered
+    def settled(_job: Job[Any], answer: Answer[Receipt]) -> int:
+        looked.append(answer.data)
+        return answer.data.number
+
+    good, bad = charge.enqueue(key="good"), charge.enqueue(key="bad")
+    run()
+    charge.answer("good", {"number": 7})
+    charge.answer("bad", {"number": "seven"})
+    run()
+    assert (app.result(good), looked) == (7, [Receipt(7)])
+    assert app.job(bad).phase == "waiting"
+    assert "the answer does not fit Receipt: Expected `int`, got `str` - at `$.number`" in str(app.job(bad).fault)
+    clock.advance(seconds=300)
+    run()
+    assert (app.job(bad).state, looked) == ("final", [Receipt(7)])
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])

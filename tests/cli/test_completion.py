@@ -82,7 +82,7 @@ def test_commands_options_and_choices(bash: Bash) -> None:
         "hipq queue ": ["limit", "list", "pause", "resume"],
         "hipq answers list shop:app --li": ["--limit"],
         "hipq answers list shop:app --state=bu": ["buffered"],
-        "hipq worker shop:app --log-format ": ["text", "json"],
+        "hipq worker shop:app --log-format ": ["text", "json", "none"],
         "hipq job list shop:app --state fi": ["final"],
         "hipq job list shop:app --phase wai": ["waiting"],
         "hipq job list shop:app --phase canc": ["cancelling"],

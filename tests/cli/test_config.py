@@ -249,7 +249,7 @@ def test_a_worker_and_its_processes_go_by_the_file(
     ran = worker("--until-empty")
     assert ran.ended() == 0, ran.text()
     assert len(ran.log("worker started")) == 2
-    assert {line["type"] for line in ran.log("claimed")} == {"mail"}
+    assert {line["job_type"] for line in ran.log("claimed")} == {"mail"}
     assert hipq("job", "show", "shop:app", mails, "--json").json["phase"] == "waiting"
     assert hipq("job", "show", "shop:app", orders, "--json").json["phase"] == "ready"
     alone = worker("--until-empty", "--processes", "1", "-q", "orders")

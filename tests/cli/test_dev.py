@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,3 +123,20 @@ def test_what_is_no_application_is_said_at_once(hipq: HipqCommand, words: list[s
     ran = hipq(*words)
     assert ran.status == 2
     assert "MODULE:APP" in ran.complaint
+
+
+def test_a_webhook_without_its_secret_leaves_the_other_callbacks(dev: Dev, folder: Path) -> None:
+    listens = '\napp.listen("webhook://bank", to=ask, secret="NO_SUCH_SECRET")\n'
+    dev.says("^callbacks . listening")
+    (folder / "shop.py").write_text(SHOP + ASKS + listens)
+    dev.says(r"^callbacks . webhooks for orders.ask are refused with 503: \$NO_SUCH_SECRET is not set")
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        urllib.request.urlopen(
+            urllib.request.Request(
+                f"http://127.0.0.1:{dev.port}/bank",
+                b"{}",
+                {"webhook-id": "1", "webhook-timestamp": str(int(time.time())), "webhook-signature": "v1,x"},
+                method="POST",
+            ),
+            timeout=30,
+        )

@@ -163,7 +163,18 @@ def test_a_number_replaces_the_limit_and_leaves_the_others(hipq: HipqCommand, ot
     assert rules(other).changed is None
 
 
-def test_options_replace_all_limits(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+def test_each_option_replaces_its_own_kind(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    assert hipq("queue", "limit", *where, "orders", "--rate", "50/1").status == 0
+    assert hipq("queue", "limit", *where, "orders", "--per-lane", "2").status == 0
+    assert set(rules(other).in_force) == {limit(10), per_lane(2), rate(50, per=1)}
+    assert hipq("queue", "limit", *where, "orders", "--per-lane", "4", "--only").status == 0
+    assert rules(other).in_force == (per_lane(4),)
+    assert hipq("queue", "limit", *where, "orders", "7", "--only").status == 0
+    assert rules(other).in_force == (limit(7),)
+    assert hipq("queue", "limit", *where, "orders", "--only").status == 2
+
+
+def test_options_give_limits_of_every_kind(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
     options = (
         "20",
         "--share",
@@ -184,7 +195,7 @@ def test_options_replace_all_limits(hipq: HipqCommand, other: Hipq, where: list[
     assert [one["type"] for one in shown["limits"]] == ["limit", "per lane", "share", "rate", "rate"]
     assert (shown["changed"], [one["type"] for one in shown["code"]]) == (True, ["limit", "per lane"])
     assert shown["lanes"] == [{"lane": "east", "used": 0, "most": 7}, {"lane": "north", "used": 0, "most": 6}]
-    hipq("queue", "limit", *where, "orders", "--rate", "5/0.5")
+    hipq("queue", "limit", *where, "orders", "--rate", "5/0.5", "--only")
     assert rules(other).in_force == (rate(5, per=0.5),)
 
 

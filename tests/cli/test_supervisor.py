@@ -39,7 +39,7 @@ def test_a_worker_that_was_killed_is_replaced_and_its_job_runs_again(shop: Hipq,
     (folder / "go").touch()
     eventually(lambda: all(shop.job(job_id).state == "final" for job_id in gates))
     assert sorted((job.code, job.failures, job.attempt) for job in map(shop.job, gates)) == [("ok", 0, 1), ("ok", 0, 2)]
-    assert shop.job(rescued["job"]).attempt == 2
+    assert shop.job(rescued["job_id"]).attempt == 2
     running.send(signal.SIGTERM)
     assert running.ended() == 0
     assert not any(map(alive, (first, second, third)))
@@ -117,7 +117,7 @@ def test_a_worker_that_dies_at_once_is_started_again_ever_more_slowly(worker: St
 
     def pauses() -> list[float]:
         """Those after a short life: on a busy machine it may take long to die at once."""
-        return [line["after"] for line in running.log("worker replaced") if line["after"]]
+        return [line["again_in"] for line in running.log("worker replaced") if line["again_in"]]
 
     eventually(lambda: max(pauses(), default=0.0) >= 0.8, 120)
     assert pauses()[0] == 0.2

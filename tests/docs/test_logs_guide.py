@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tests.docs.test_readme import blocks, environment
 
-CALM, FILTER, STRUCTLOG = [block for language, block in blocks("docs/logs.md") if language == "python"]
+CALM, FILTER, STRUCTLOG, THROUGH_STRUCTLOG = [
+    block for language, block in blocks("docs/logs.md") if language == "python"
+]
 
 
 def said(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -32,3 +34,17 @@ def test_structlog_says_which_job_it_is(tmp_path: Path) -> None:
         "event": "mailing", "job_id": 65537, "job_queue": "mails", "job_type": "receipt", "job_key": "order-17",
         "job_attempt": 1, "level": "info",
     }  # fmt: skip
+
+
+def test_hipqs_own_lines_go_through_structlog(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in said(THROUGH_STRUCTLOG, tmp_path).stderr.splitlines()]
+    (failed,) = [line for line in lines if line["event"] == "gave up"]
+    assert (failed["level"], failed["job_type"], failed["job_key"], failed["job_attempt"]) == (
+        "error", "receipt", "order-17", 1,
+    )  # fmt: skip
+    assert "ConnectionError: the mail server is away" in failed["exception"]
+    (tmp_path / "shop.py").write_text(THROUGH_STRUCTLOG.replace("app.run(", "0 and app.run("))
+    command = ["hipq", "worker", "shop:app", "--until-empty", "--log-format", "none"]
+    worker = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    events = [json.loads(line)["event"] for line in worker.stderr.splitlines()]
+    assert {"engine started", "gave up"} <= set(events)

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from hipq.testing import Harness
 from tests.docs.test_readme import blocks, console, run
+from tests.servers import clean_database
 
 GUIDE = "docs/testing.md"
 
 
-def test_its_tests_and_examples_run(tmp_path: Path) -> None:
+@pytest.fixture
+def url() -> Iterator[str]:
+    with clean_database() as found:
+        yield found
+
+
+def test_its_tests_and_examples_run(tmp_path: Path, url: str) -> None:
     commands = programs = 0
     for language, block in blocks(GUIDE):
         if language == "console":
             commands += console(block, tmp_path)
         elif name := re.match(r"# (\w+\.py)\n", block):
-            (tmp_path / name[1]).write_text(block)
+            (tmp_path / name[1]).write_text(block.replace("postgresql://postgres@localhost/shop_test", url))
         else:
             assert language == "python"
             run([sys.executable, "-c", block], tmp_path)
             programs += 1
-    assert (commands, programs) == (1, 3)
+    assert (commands, programs) == (2, 3)
     assert not (tmp_path / "shop.db").exists()
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from hipq import Hipq, admit, limit
+from hipq.job import wait_transitions
+from hipq.job.fault import Fault
 from hipq.job.model import sequence_of
 from hipq.job.schedule import Definition, ScheduleChange, Settings
 from hipq.job.ticks import begun
@@ -376,6 +378,23 @@ def test_an_answer_that_no_engine_looks_at_is_noticed(doctor: Doctor, shop: Hipq
     doctor.follow(found)
     assert doctor.news("shop:app", "--patience", "0") == []
     assert shop.job(job_id).code == "ok"
+
+
+def test_an_answer_that_its_handler_cannot_read_is_noticed(doctor: Doctor, shop: Hipq, url: str) -> None:
+    job_id = shop.queues[0].enqueue("charge", key="17")
+    shop.run(until_empty=True)
+    row = shop.store.get(job_id)
+    assert row
+    (table,) = [one.table for one in shop.store.queues("shop") if one.number == shop.queues[0].number]
+    for tries in (1, 2, 3):
+        row = wait_transitions.unread(row, Fault("error", "no receipt"), shop.store.now() + 60_000_000)
+        sql(url, f"UPDATE {table} SET wait = '{row.wait}', deadline = {row.deadline} WHERE id = {job_id}")
+        if tries < 3:
+            assert doctor.news("shop:app") == []
+    found = doctor.only("shop:app")
+    assert (found["check"], found["level"], found["facts"]["job_type"]) == ("answers", "warning", "charge")
+    assert "the answer handler of charge fails with the answers of 1 job; the first is job" in found["sentence"]
+    assert "it has failed 3 times" in found["sentence"].replace("its answer handler", "it")
 
 
 @pytest.mark.parametrize("what", [{}, {"lane": "east"}, {"type": "quick"}])

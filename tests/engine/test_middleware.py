@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from hipq import Answer, Failed, Fault, Hipq, Invalid, Job, Middleware, Ok, Queue, Retry, Wait, fixed
 from hipq.job.middleware import Enqueue
+from hipq.middleware import JobScope
 from tests.engine.working import one_store
 
 Run = Callable[[], None]
@@ -436,3 +439,50 @@ def test_what_a_handler_sets_in_its_context_is_not_there_for_the_next_job(
     ids = [queue.enqueue("work", key=f"tenant-{number}") for number in range(30)]
     run()
     assert {app.job(job_id).result for job_id in ids} == {"nobody"}
+
+
+@dataclass
+class Traced:
+    n: int
+    tenant: str = ""
+
+
+def test_a_middleware_sees_typed_data_whatever_the_caller_gave(app: Hipq, queue: Queue) -> None:
+    class Tenants(Middleware):
+        def enqueue(self, call: Enqueue) -> None:
+            if isinstance(call.data, Traced):
+                call.data = replace(call.data, tenant=tenant.get())
+            elif call.type == "work" and "n" not in call.data:
+                call.data["n"] = 7
+
+    @queue.job
+    def work(job: Job[Traced]) -> str:
+        return f"{job.data.tenant} {job.data.n}"
+
+    app.use(Tenants())
+    before = tenant.set("acme")
+    typed, plain, lacking = work.enqueue(Traced(1)), queue.enqueue("work", {"n": 2}), queue.enqueue("work", {})
+    tenant.reset(before)
+    app.run(until_empty=True)
+    assert [app.result(one) for one in (typed, plain, lacking)] == ["acme 1", "acme 2", " 7"]
+    with pytest.raises(Invalid, match="does not fit work's Traced"):
+        queue.enqueue("work", {"n": "many"})
+
+
+@every_kind
+def test_a_traceback_begins_in_the_handler(app: Hipq, queue: Queue, kind: str) -> None:
+    class Scope(JobScope):
+        def scope(self, job: Job[Any]) -> Steps:  # noqa: ARG002
+            yield
+
+    def work(_: Job[Any]) -> None:
+        raise ValueError("wrong")
+
+    app.use(Scope())
+    app.use(Scope())
+    declare(queue, kind, work)
+    job_id = queue.enqueue("work")
+    app.run(until_empty=True)
+    fault = app.job(job_id).fault
+    assert fault
+    assert re.findall(r", in (\S+)", fault.traceback) in (["<lambda>", "work"], ["task", "work"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import msgspec
@@ -146,3 +147,11 @@ def test_an_id_knows_its_queue(sequence: int, queue: int) -> None:
 def test_there_is_a_move_into_and_out_of_every_state() -> None:
     reached = {move(before).state for before, move in MOVED.values()}
     assert reached == set(TRANSITIONS) - {"initial"}
+
+
+def test_history_never_goes_backwards() -> None:
+    """Processes have clocks of their own: one writes `answered` after another has written `ok` a little later."""
+    history = remember("[]", 100, "claimed", by=1)
+    history = remember(history, 90, "error", error='{"at":500,"event":"x"} says the text')
+    history = remember(history, 95, "again")
+    assert [entry["at"] for entry in json.loads(history)] == [100, 100, 100]

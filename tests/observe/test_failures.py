@@ -189,7 +189,12 @@ def test_json_lines_of_handlers_name_their_job(app: Hipq, queue: Queue) -> None:
 
     job_id = run_one(app, "charge")
     said = json.loads(lines[0])
-    assert (said["text"], said["job"], said["type"], said["key"]) == ("hello", job_id, "charge", "key-charge")
+    assert (said["text"], said["job_id"], said["job_type"], said["job_key"]) == (
+        "hello",
+        job_id,
+        "charge",
+        "key-charge",
+    )
 
 
 # -- Sentry -------------------------------------------------------------------------------------------------------

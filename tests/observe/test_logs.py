@@ -125,7 +125,7 @@ def test_nothing_in_a_job_can_forge_a_line(logger: logging.Logger, form: str) ->
         assert line.encode()
     assert len(lines.lines) == 2
     if form == "json":
-        assert json.loads(lines.lines[0])["key"] == NASTY
+        assert json.loads(lines.lines[0])["job_key"] == NASTY
 
 
 def test_text_values_can_be_told_apart(logger: logging.Logger) -> None:

@@ -77,10 +77,16 @@ def work(app: Hipq) -> None:
         queue.enqueue(name)
     for key in ("a", "b", "c"):
         charge.enqueue(key=key)
+    broken = queue.job("broken", critical=True)(lambda _: Wait())
+    broken.answered(lambda _job, answer: answer.data["receipt"])
+    broken.enqueue(key="a")
     app.cancel(queue.enqueue("good", delay=60))
     app.run(until_empty=True)
     charge.answer("a", 1)
     charge.answer("b", 1, error=True)
+    broken.answer("a", {})
+    app.run(until_empty=True)
+    app.cancel(next(job.id for job in app.jobs("orders", type="broken")))
     charge.answer("nobody", 1)
     app.run(until_empty=True)
     queue.enqueue("good")
@@ -106,6 +112,7 @@ def test_what_prometheus_reads(app: Hipq) -> None:
     assert found["hipq_start_delay_seconds_bucket", "+Inf", "orders", "good"] == 1
     assert found["hipq_answers_total", "matched", "orders"] == 2
     assert found["hipq_answers_total", "buffered", "orders"] == 1
+    assert found["hipq_answer_failures_total", "orders", "broken"] == 1
     assert found["hipq_answer_wait_seconds_count", "orders"] == 2
     assert found[("hipq_store_up",)] == 1
     assert found["hipq_engines", "orders"] == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from hipq import Answer, Failed, Fault, Hipq, Job, Retry, Wait
+from hipq import Answer, Failed, Fault, Hipq, Invalid, Job, Retry, Wait
 from hipq.middleware import StructlogContext
 
 
@@ -128,3 +128,10 @@ def test_a_connection_in_a_transaction_stays_open(tmp_path: Path) -> None:
     """As those of a TestCase, whose thread calls the handlers."""
     said = subprocess.check_output([sys.executable, "-c", IN_A_TEST], cwd=tmp_path, text=True)
     assert said == "[(1,)] ['BEGIN', 'CREATE', 'INSERT', 'SELECT', 'SELECT']\n"
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "structlog", None)
+    monkeypatch.setitem(sys.modules, "structlog.contextvars", None)
+    with pytest.raises(Invalid, match="StructlogContext needs structlog: pip install structlog"):
+        StructlogContext()

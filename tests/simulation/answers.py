@@ -396,6 +396,8 @@ class Answers:
         if job not in call.ended:
             row = self._rows.get(job)
             fenced = row is not None and new["state"] == LATE and old["state"] == BUFFERED and not _is_for(new, row)
+            if row is not None and self._is_given_up_on(new, row, call):
+                return
             useless = fenced or (new["state"] == DUPLICATE and old["state"] == BUFFERED and self._is_copy(new, call))
             require(useless, "answer lost", f"answer {job_id} is {new['state']} and its job goes on", (new, row))
             return
@@ -406,6 +408,15 @@ class Answers:
             require(old["state"] == BUFFERED, "I15", f"job {job} had answer {job_id} and ended with another", new)
             state = DUPLICATE if settled[0]["hash"] == new["hash"] else CONFLICT
         require(new["state"] == state, "I15", f"answer {job_id} is {new['state']}, not {state}", new)
+
+    def _is_given_up_on(self, new: Row, row: Row, call: Call) -> bool:
+        """Its job has called its answer handler with it for as long as it may: it failed, and the answer is kept."""
+        before = call.first.get(new["job"])
+        if before is None or before["phase"] != ANSWERED or new["state"] != LATE or not _tries(before):
+            return False
+        look = self._jobs.looked.get((new["job"], before["token"], new["id"]))
+        over = 0 < json.loads(before["wait"]).get("gives_up", 0) <= row["update_time"]
+        return over and look is not None and look.do == "raise" and row["failures"] == before["failures"] + 1
 
     def _is_copy(self, new: Row, call: Call) -> bool:
         """Its job has just looked at the same one, and is to be tried again because of it."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from hipq import Failed, Hipq, Invalid, Job, JobType, Ok, Wait, fixed
 from hipq.testing import Harness
@@ -176,3 +178,36 @@ def test_empty(charge: JobType, shop: Harness) -> None:
     charge.answer("second", 1)
     shop.run_until_idle()
     shop.assert_empty()
+
+
+class Invoice(BaseModel):
+    total: Decimal
+    paid_by: str = Field(default="ann", serialization_alias="paidBy", validation_alias="paidBy")
+
+
+def test_pydantic_models_are_compared_as_they_are_stored(app: Hipq, shop: Harness) -> None:
+    @app.queue("invoices").job
+    def bill(job: Job[Invoice]) -> Invoice:
+        return job.data
+
+    bill.enqueue(Invoice(total=Decimal("1.50")), key="one")
+    shop.run_until_idle()
+    shop.assert_ok(bill, "one", result=Invoice(total=Decimal("1.50")))
+    shop.assert_enqueued(bill, Invoice(total=Decimal("1.50")), count=1)
+    shop.assert_enqueued(bill, {"paidBy": "ann"}, count=1)
+    shop.assert_not_enqueued(bill, Invoice(total=Decimal("1.51")))
+    with pytest.raises(AssertionError, match="has the result"):
+        shop.assert_ok(bill, "one", result=Invoice(total=Decimal(2)))
+    with pytest.raises(Invalid, match="cannot be written as JSON"):
+        shop.assert_enqueued(bill, object())
+
+
+def test_ready_and_held_up(charge: JobType, shop: Harness) -> None:
+    charge.enqueue("wait", key="first")
+    charge.enqueue(5, key="second")
+    shop.run_until_idle()
+    assert shop.assert_ready(charge, "second", why="limit 1 is full").attempt == 0
+    with pytest.raises(AssertionError, match="charge 'first' is not ready: it waits for its answer"):
+        shop.assert_ready(charge, "first")
+    with pytest.raises(AssertionError, match="is not held up by 'paused'"):
+        shop.assert_ready(charge, "second", why="paused")

@@ -17,7 +17,7 @@ from hipq.job.answer import LATE, MATCHED, STATES, UNREADABLE, Answer, Answered,
 from hipq.job.event_names import InboxEvent, JobEvent
 from hipq.job.fault import clean
 from hipq.job.model import Row
-from hipq.job.spec import Spec
+from hipq.job.spec import Spec, data_of
 from hipq.job.states import FINAL
 from hipq.job.view import Job
 from hipq.stores.filters import AnswerFilter
@@ -102,7 +102,7 @@ class Inbox:
         if spec is None or spec.on_late is None:
             return
         try:
-            spec.on_late(Job(row, spec), Answer(kept))
+            spec.on_late(Job(row, spec), Answer(kept, data_of(spec.on_late, Answer, 1)))
         except (Exception, SystemExit):  # the answer is kept: to its sender this must not look like a failure
             import logging
 

@@ -13,6 +13,7 @@ from hipq.cli.complain import note
 from hipq.cli.inputs import number_option
 from hipq.cli.listening import announce_address, bound, check_uvicorn, serve_until_told
 from hipq.cli.target import AppCommand, Target, announced
+from hipq.errors import Invalid
 from hipq.job.payload import SIZE_LIMIT
 from hipq.observe import logs
 
@@ -45,8 +46,6 @@ def serve_callbacks(
     check_uvicorn("hipq callbacks", "callbacks")
     app = announced(target.program) if lifeline is None else target.program  # supervised, it has been said
     app.signer.keys()  # a database that cannot be opened is said now, in one sentence
-    for webhook in app.streams.webhooks.values():
-        webhook.secrets.check()
     listening = bound(host, port)
     logs.configure(log_level, log_format)
     logs.subscribe(app.events)
@@ -63,4 +62,9 @@ def _announce(app: Hipq, listening: socket.socket) -> None:
             "set Hipq(..., callback_url=), $HIPQ_CALLBACK_URL, or callback_url in hipq.toml"
         )
     for webhook in app.streams.webhooks.values():
+        try:
+            webhook.secrets.check()
+        except Invalid as error:  # the others, and callbacks, are taken all the same
+            note(f"webhooks for {webhook.to} are refused with 503: {error}")
+            continue
         note(f"webhooks for {webhook.to}: {(app.callback_url or '').rstrip('/')}/{webhook.name}")

@@ -39,8 +39,8 @@ quiet_option = click.option(
 
 def log_options(debug: str) -> Decorator:
     """--log-level, with the help of its level `debug`, and --log-format."""
-    levels, formats = click.Choice(["debug", "info", "warning", "error"]), click.Choice(["text", "json"])
-    about = "json: for what collects logs."
+    levels, formats = click.Choice(["debug", "info", "warning", "error"]), click.Choice(["text", "json", "none"])
+    about = "json: for what collects logs; none: your program's own logging writes these lines."
     level = click.option("--log-level", type=levels, default="info", show_default=True, help=f"debug: {debug}")
     return together(level, click.option("--log-format", type=formats, default="text", show_default=True, help=about))
 

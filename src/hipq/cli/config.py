@@ -62,7 +62,7 @@ def config() -> None:
 
 def _print(found: Found, rows: list[dict[str, Any]]) -> None:
     click.echo(f"file: {found.file or f'none ({FILE} is in no folder from here up)'}")
-    shown = [row | {"value": "" if row["value"] is None else str(row["value"])} for row in rows]
+    shown = [row | {"value": _text(row["value"])} for row in rows]
     print_table(("setting", "value", "from"), shown)
 
 
@@ -87,6 +87,11 @@ def _rows(found: Found, section: str) -> list[dict[str, Any]]:
         }
         for name in (field.name for field in fields)
     ]
+
+
+def _text(value: Any) -> str:
+    """As somebody writes it in the file: what is no whole number is a duration, in seconds."""
+    return "" if value is None else f"{value:g}s" if isinstance(value, float) else str(value)
 
 
 def _plain(default: Any) -> Any:

@@ -97,9 +97,9 @@ def change(
     changes = given_options(options) | ({} if expression is None else {"expression": expression})
     if data is not None or data_file is not None:
         changes["data"] = given_data(data, data_file)
+    app, found = target.queue(queue)  # which may be what was forgotten
     if bool(changes) == default:
         raise click.UsageError("say what is to change, or --default to go back to what the code says")
-    app, found = target.queue(queue)
     _say(app, app.cron.reset(found.name, schedule) if default else app.cron.change(found.name, schedule, **changes))
 
 

@@ -11,7 +11,7 @@ from hipq import Hipq, Job, Queue
 from hipq.cli.show import described, outlined, print_table, with_filled
 from hipq.errors import NotFound
 from hipq.job.model import queue_of
-from hipq.job.states import FINAL, NONE, SCHEDULED
+from hipq.job.states import FINAL, NONE, RUNNING, SCHEDULED
 from hipq.job.when import lasting, to_datetime
 from hipq.jobs import JobFilters
 
@@ -72,6 +72,8 @@ def print_list(jobs: Sequence[Listed]) -> None:
     rows = [outlined(app.name, queue, job) | times[job.id] for app, queue, job in jobs]
     for row in rows:
         row["code"], row["error"] = _said(row["code"]), _said(row["error"])
+        if row["state"] == RUNNING:  # what its attempt before came to
+            row["code"] = ""
         if len(row["error"]) > _ERROR:
             row["error"] = row["error"][: _ERROR - 1] + "…"
         row["age"] = lasting(row["age"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hipq import Hipq, Queue
+from hipq import Hipq, Queue, limit
 from hipq.cli.commands import group, together
 from hipq.cli.complain import note
 from hipq.cli.inputs import Units, Whole, number_option
@@ -173,28 +173,31 @@ def _pauses(state: dict[str, Any]) -> list[str]:
 @click.option("--other", type=Units("other", LEAST, 100), help="The part of all lanes that --share does not name.")
 @click.option("--rate", "rates", metavar="N/S", multiple=True, help="N units start in any S seconds: 50/1, or 1000/1h.")
 @click.option("--none", "unlimited", is_flag=True, help="No limit of the whole queue; its other limits stay.")
+@click.option("--only", is_flag=True, help="All other limits are removed.")
 @click.option("--default", is_flag=True, help="Back to what the code says.")
 def set_limit(
     target: Target, name: str, n: float | None, per_lane: float | None, shares: str | None, other: float | None,
-    rates: tuple[str, ...], unlimited: bool, default: bool,
+    rates: tuple[str, ...], unlimited: bool, only: bool, default: bool,
 ) -> None:  # fmt: skip
-    """Show the limits of QUEUE, or change them while it runs. N alone replaces the limit of the whole queue, --none
-    removes it, and both leave the others; with other options, all limits are replaced by what is given."""
+    """Show the limits of QUEUE, or change them while it runs. Each replaces the limits of its kind: N that of the whole
+    queue, --rate all rates. The others stay, but with --only."""
     if n is not None and n <= 0:
         raise click.UsageError(
             "a limit of 0 lets nothing run: say --none to remove the limit, or use `hipq queue pause`"
         )
     given = written(n, per_lane, shares, other, rates)
-    if (default or unlimited) and (given or n is not None or (default and unlimited)):
+    if (default or unlimited) and (given or n is not None or only or (default and unlimited)):
         raise click.UsageError("give limits, --none to remove one, or --default to go back to the code's: one of these")
+    if only and not given and n is None:
+        raise click.UsageError("--only goes with the limits that are to be there")
     app, found = target.queue(name)
     if default or unlimited:
         app.rules.set_limit(found.name, "none" if unlimited else None)
     elif given:
-        app.rules.set_limit(found.name, given)
+        app.rules.set_limit(found.name, given, only=only)
         _note_unmatched(app, found, percentages(shares) if shares is not None else ())
     elif n is not None:
-        app.rules.set_limit(found.name, n)
+        app.rules.set_limit(found.name, [limit(n)] if only else n)
     _print_limits(app, found)
 
 

@@ -56,7 +56,7 @@ def described(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
         "traceparent": job.traceparent,
         "data": job.data,
         "result": job.result,
-        "history": job.history,
+        "history": [{"at": job.create_time, "event": JobEvent.ADDED}, *job.history],
     }
 
 
@@ -205,7 +205,7 @@ def print_job(job: dict[str, Any]) -> None:
 
 
 def timeline(job: dict[str, Any]) -> list[tuple[datetime, str]]:
-    found = [(job["create_time"], JobEvent.ADDED)]
+    found = []
     for entry in job["history"]:
         details = " ".join(f"{k}={_whole(v)}" for k, v in entry.items() if k not in ("at", "event"))
         found.append((entry["at"], escaped(f"{entry['event']} {details}".strip())))

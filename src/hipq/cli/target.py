@@ -73,6 +73,10 @@ class AppCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[GIVEN] = list(args)
+        if "db" not in (one.name for one in self.params) and any(word.partition("=")[0] == "--db" for word in args):
+            raise click.UsageError(
+                "this needs the program, which has a database of its own: $HIPQ_DATABASE_URL names another", ctx
+            )
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
             args = args[:-1]  # a shell completes its value, and without one MODULE:APP would be lost too
         found, first = probed(self, ctx, args)
@@ -170,9 +174,8 @@ def _imported(module: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
             raise Invalid(f"there is no module {error.name} in {os.getcwd()} or among the installed ones") from None
         last = traceback.extract_tb(error.__traceback__)[-1]
-        raise ImportFailed(
-            f"importing {module} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
-        ) from error
+        where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"  # that says its own
+        raise ImportFailed(f"importing {module} raised {type(error).__name__}: {error}{where}") from error
 
 
 def announced(app: Hipq) -> Hipq:

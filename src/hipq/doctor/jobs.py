@@ -46,7 +46,10 @@ def jobs(health: Health, view: View) -> Iterator[Finding]:
 
 
 def answers(health: Health, view: View) -> Iterator[Finding]:
-    """Answers that belong to no job, and are too old for a job that is added from now on."""
+    """Answers that belong to no job, and are too old for a job that is added from now on; and those that answer
+    handlers cannot read."""
+    for queue in health.queues:
+        yield from _unread(queue, health, view)
     names = {queue.tables.number: queue.name for queue in health.queues}
     for one in health.answers:
         if one.queue not in names:
@@ -59,6 +62,18 @@ def answers(health: Health, view: View) -> Iterator[Finding]:
         yield level(f"{came}; the first is deleted at {at(one.first_forgotten)}", advice, name, facts)
     if health.queues:
         yield ok("no answer is left without a job")
+
+
+def _unread(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]:
+    for row, _, jobs in queue.unread:
+        said = why(row, _NO_LIMITS, health.alive, health.now, False, []).sentence
+        which = f"the answer handler of {row.job_type} fails with the answers of {several(jobs, 'job')}"
+        sentence = f"{which}; the first is job {row.id}: {said}"
+        advice = (
+            "mend the handler, or let it return Failed for what it cannot read; until then these jobs hold units "
+            f"of the limits; {view.command('job show', str(row.id))}"
+        )
+        yield warning(sentence, advice, queue.name, {"jobs": jobs, "first": row.id, "job_type": row.job_type})
 
 
 def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]:

@@ -16,13 +16,14 @@ from typing import Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from hipq.errors import HipqError
+from hipq.errors import HipqError, Invalid
 from hipq.executors.current import Inside
 from hipq.executors.execution import Execution
 from hipq.executors.telling import Telling, hear, told_by_signal
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
-from hipq.job.fault import Fault, FaultKind, clean, crash
+from hipq.job.codec import shown_type
+from hipq.job.fault import Fault, FaultKind, clean, crash, cut_to
 from hipq.job.meta import with_parent
 from hipq.job.middleware import Step, call
 from hipq.job.model import New, Row
@@ -119,6 +120,7 @@ class Launcher:
             try:
                 value = self._called(execution)
             except BaseException as error:  # SystemExit too: a handler may not end the worker
+                cut_to(execution.code, error)
                 value = execution.run.raised = error
             _end_forked(here, value)
             self.finish(execution, _result(execution, value))
@@ -142,6 +144,7 @@ class Launcher:
                 if execution.abandoned:
                     execution.run.stopped = self._steady()
                     raise
+                cut_to(execution.code, error)
                 value = execution.run.raised = error
             _end_forked(here, value)
             result = _result(execution, value)
@@ -228,7 +231,7 @@ class Launcher:
             return Errored(fault_of(answer))
         if code is None:
             return Succeeded(answer.data)
-        return _inside(middlewares.answer, execution, code, self._job(execution), Answer(answer))
+        return _inside(middlewares.answer, execution, code, self._job(execution), _answer(execution, answer))
 
     def _job(self, execution: Execution) -> Job[Any]:
         execution.run.clock = self._steady
@@ -279,6 +282,16 @@ class Launcher:
 
     def _retry_of(self, execution: Execution) -> RetryHandler | None:
         return execution.spec.retry_of(execution.row)
+
+
+def _answer(execution: Execution, kept: Kept) -> Answer[Any]:
+    answer: Answer[Any] = Answer(kept, execution.spec.answer)
+    try:
+        _ = answer.data  # read now: an answer handler is not called with data that does not fit its type
+    except msgspec.ValidationError as error:
+        kind = shown_type(execution.spec.answer.type)
+        raise Invalid(f"the answer does not fit {kind}: {error}") from None
+    return answer
 
 
 def _inside(steps: tuple[Step, ...], execution: Execution, code: Callable[..., Any], *given: Any) -> Any:

@@ -48,6 +48,8 @@ class _Settled(msgspec.Struct, gc=False):
     event: str
     errored: Row | None = None
     """The row with its failure, before what follows from that."""
+    unused: str = ""
+    """Why the job could make no use of its answer."""
 
 
 def settle(execution: Execution, order: Order, now: int) -> Change:
@@ -65,7 +67,9 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
     failed = settled.errored or after
     seeking = _seeking(execution, failed, after, settled.event) if failed.state in (ERROR, RETRY) else None
     ran = _ran(execution, result)
-    return Change(row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking, ran)
+    return Change(
+        row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking, settled.unused, ran
+    )
 
 
 def _with_requests(execution: Execution, now: int) -> Execution:
@@ -135,6 +139,9 @@ def _waits(execution: Execution, result: Waits, now: int) -> _Settled:
 def _answer_handler_failed(execution: Execution, result: AnswerHandlerFailed, now: int) -> _Settled:
     if _outlived(execution, now):
         return _Settled(transitions.outlived(execution.row, result.fault, 500, now), JobEvent.LIFETIME_OVER)
+    if 0 < waiting.load(execution.row.wait).gives_up <= now:
+        after = wait_transitions.answer_given_up(execution.row, result.fault, now)
+        return _Settled(after, JobEvent.ERROR, unused=Fault.load(after.error).message)
     return _Settled(wait_transitions.unread(execution.row, result.fault, now), JobEvent.ANSWER_FAILED)
 
 

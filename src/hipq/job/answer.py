@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final, Generic
 
 import msgspec
 
 from hipq.job import payload
+from hipq.job.codec import ANY, Codec
 from hipq.job.fault import ANSWER, Fault, FaultKind, clean
 from hipq.job.model import Row, column
+from hipq.job.typevars import A
 from hipq.job.when import SECOND, seconds, to_datetime
 
 NEW: Final = "new"
@@ -45,7 +47,7 @@ STATES: Final = {
     SETTLED: "its job ended with it",
     DUPLICATE: "its job had ended with the same one, or was to be tried again because of it",
     CONFLICT: "its job had ended with another one",
-    LATE: "its job had ended, was being cancelled, or was past that attempt",
+    LATE: "its job had ended, was being cancelled, was past that attempt, or could not read it until its time was over",
     UNREADABLE: "its message does not say which job it is for, or cannot be read: its note says why",
 }
 """The states of an answer in the inbox, and what each says."""
@@ -164,17 +166,19 @@ def kept(new: NewAnswer, state: str, job: int, note: str = "") -> Kept:
     )  # fmt: skip
 
 
-class Answer:
-    """An answer as its handler sees it."""
+class Answer(Generic[A]):
+    """An answer as its handler sees it. `Answer[Paid]` as that handler's annotation types its data."""
 
-    __slots__ = ("_row",)
+    __slots__ = ("_codec", "_row")
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Kept, codec: Codec = ANY) -> None:
         self._row = kept
+        self._codec = codec
 
     @property
-    def data(self) -> Any:
-        return payload.decode(self._row.data)
+    def data(self) -> A:
+        found: A = self._codec.decode(self._row.data)
+        return found
 
     id = column("id", int)
     """Its number in the inbox."""

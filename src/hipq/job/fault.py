@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -95,6 +95,16 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.type else self.message
+
+
+def cut_to(code: Callable[..., Any] | None, error: BaseException) -> None:
+    """Let its traceback begin in this code: the frames of hipq and of middleware around it say nothing of the error."""
+    own = getattr(getattr(code, "__func__", code), "__code__", None)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not own:
+        trace = trace.tb_next
+    if trace is not None:  # else it was raised before the code was called
+        error.__traceback__ = trace
 
 
 def timeout(message: str) -> Fault:

@@ -158,9 +158,11 @@ def looking(change: Change) -> Row | None:
 def wait_verdict(change: Change, pending: Sequence[Pending], now: int) -> WaitVerdict:
     """The verdict about a job for which the inbox keeps these answers, in the order in which they arrived: cases 2, 5,
     7 and 12, seen from the job."""
-    used = use_of(change.after) if change.answer else ""
+    used = use_of(change.after) if change.answer and not change.unused else ""
     row = looking(change)
     placed = _hand_over(row, pending, None) if row else []
+    if change.unused:  # case 14
+        placed.append(Placed(change.answer, LATE, change.before.id, change.unused))
     if row is None or not _is_matched(placed):
         return WaitVerdict(change, False, placed, used)
     after = wait_transitions.answered(row, now)  # saved in one write, by which the job gives up none of what it holds

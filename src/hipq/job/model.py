@@ -161,6 +161,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     seeking: Row | None = None
     """The row with which the job looks for its answer in the inbox, if not `after`: of a job that failed, the row
     before what follows from the failure."""
+    unused: str = ""
+    """Why the answer was of no use to the job: it stays in the inbox, for somebody to replay."""
     ran: Ran | None = None
     """The run that came to this, if one did."""
 
@@ -170,7 +172,11 @@ HISTORY_LIMIT: Final = 40
 
 
 def remember(history: str, at: int, event: str, **details: Any) -> str:
-    """The history with one more entry, within its bound. An event's name needs no escaping."""
+    """The history with one more entry, within its bound, and not before the last one: another process wrote that, whose
+    clock may be ahead. An event's name needs no escaping."""
+    if history != "[]":
+        start = history.rfind('{"at":') + 6  # in no text of an entry: there its quotes are escaped
+        at = max(at, int(history[start : history.index(",", start)]))
     more = f",{msgspec.json.encode(details).decode()[1:]}" if details else "}"
     entry = f'{{"at":{at},"event":"{event}"{more}'
     if history == "[]":

@@ -71,6 +71,8 @@ class Spec:
     """Of the type in the handler's annotation: `Job[Charge]`."""
     result: Codec = ANY
     """Of the type that the handler returns by its annotation, or its answer handler does."""
+    answer: Codec = ANY
+    """Of the type in the answer handler's annotation: `Answer[Paid]`."""
 
     def load(self, text: str) -> Any:
         """The payload as the handler wants it."""
@@ -88,6 +90,13 @@ class Spec:
             return payload.encode(data, what, self.data)
         except msgspec.ValidationError as error:
             raise Invalid(f"{what} does not fit {self.name}'s {shown_type(self.data.type)}: {error}") from None
+
+    def typed(self, data: dict[str, Any]) -> Any:
+        """A payload as the handler will see it; what does not fit yet is left for others to complete, or to refuse."""
+        try:
+            return self.load(self.dump(data))
+        except Invalid:
+            return data
 
     def load_result(self, text: str) -> Any:
         """The result as the handler's annotation types it."""
@@ -170,18 +179,35 @@ def plain(handler: AnswerHandler) -> AnswerHandler:
     return handler
 
 
-def payload_of(fn: Handler, job_class: type) -> Codec:
-    """The codec of T where the first parameter is annotated `Job[T]`; plain JSON without that."""
-    hint = _first_hint(fn)
-    if typing.get_origin(hint) is not job_class:
-        return ANY
-    (kind,) = typing.get_args(hint)
-    if isinstance(kind, typing.TypeVar):
-        return ANY
+def data_of(fn: Callable[..., Any], holder: type, position: int = 0) -> Codec:
+    """The codec of T where this parameter is annotated `Job[T]`, or `Answer[T]`; plain JSON without that."""
+    kind = _held(fn, holder, position)
     try:
-        return codec(kind, f"Job[{shown_type(kind)}]")
+        return codec(kind, f"{holder.__name__}[{shown_type(kind)}]")
     except Invalid as error:
         raise Invalid(f"{_called(fn)}: {error}") from None
+
+
+def same_job(fn: Callable[..., Any], holder: type, spec: Spec) -> None:
+    """Refuse code beside a handler that is annotated for jobs with data of another class."""
+    try:
+        kind, mine = _held(fn, holder, 0), spec.data.type
+    except Invalid:
+        return  # what its names mean need not be known: its job's handler says what the data is
+    if Any not in (kind, mine) and inspect.isclass(kind) and inspect.isclass(mine) and kind not in mine.__mro__:
+        raise Invalid(
+            f"{_called(fn)} takes a Job[{shown_type(kind)}], and the data of {spec.name} is a {shown_type(mine)}: "
+            f"write Job[{shown_type(mine)}]"
+        )
+
+
+def _held(fn: Callable[..., Any], holder: type, position: int) -> Any:
+    """T where this parameter is annotated `Job[T]`; Any without that."""
+    hint = _hint(fn, holder, position)
+    if typing.get_origin(hint) is not holder:
+        return Any
+    (kind,) = typing.get_args(hint)
+    return Any if isinstance(kind, typing.TypeVar) else kind
 
 
 def result_of(fn: Callable[..., Any]) -> Codec:
@@ -200,23 +226,23 @@ def result_of(fn: Callable[..., Any]) -> Codec:
         return ANY
 
 
-def _first_hint(fn: Handler) -> Any:
-    """What the first parameter is annotated with. Other annotations need not mean anything when the program runs."""
+def _hint(fn: Callable[..., Any], holder: type, position: int) -> Any:
+    """What a parameter is annotated with. Other annotations need not mean anything when the program runs."""
     try:
-        first = next(iter(inspect.signature(fn).parameters.values()), None)
+        given = [*inspect.signature(fn).parameters.values()][position : position + 1]
     except ValueError:
         return None
-    hint = None if first is None else first.annotation
+    hint = given[0].annotation if given else None
     code = inspect.unwrap(fn)
     while isinstance(code, functools.partial):
         code = code.func
     if not hasattr(code, "__globals__"):
         code = getattr(code, "__func__", type(code).__call__)
-    holder = types.SimpleNamespace(__annotations__={"job": hint})
+    one = types.SimpleNamespace(__annotations__={"it": hint})
     try:
-        return typing.get_type_hints(holder, getattr(code, "__globals__", {}))["job"]
+        return typing.get_type_hints(one, getattr(code, "__globals__", {}))["it"]
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        if re.search(r"\bJob\[(?!\s*(?:typing\.)?Any\s*\])", str(hint)):
+        if re.search(rf"\b{holder.__name__}\[(?!\s*(?:typing\.)?Any\s*\])", str(hint)):
             raise Invalid(
                 f"{_called(fn)}: {hint} means nothing when the program runs ({error}): define or import its names at "
                 "the top of the module, not under TYPE_CHECKING"

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 from hipq.errors import Invalid, shown
 from hipq.job import names
 from hipq.job.retries import RetryHandler
-from hipq.job.spec import AnswerHandler, Handler, Spec, ends, payload_of, plain, result_of, retry_handler
+from hipq.job.spec import AnswerHandler, Handler, Spec, data_of, ends, plain, result_of, retry_handler
 from hipq.job.view import Job
 from hipq.job.when import seconds
 from hipq.job.windows import Window, dump
@@ -69,7 +69,7 @@ def set_handler(spec: Spec, fn: Handler, given: Mapping[str, Any]) -> None:
     """The type's jobs are worked on by this function, by these settings."""
     if spec.fn is not None:
         raise Invalid(f"queue {spec.queue} has a handler for {spec.name} already")
-    data = payload_of(ends(fn, "a handler", "job"), Job)
+    data = data_of(ends(fn, "a handler", "job"), Job)
     for name, value in given.items():
         setattr(spec, name, value)
     spec.data, spec.result = data, result_of(fn)

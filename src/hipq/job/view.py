@@ -172,11 +172,13 @@ class Job(Generic[T]):
 
     @property
     def fault(self) -> Fault | None:
-        return None if self._row.error == NONE else Fault.load(self._row.error)
+        """What went wrong last. Of a job whose answer handler is called again: why."""
+        return self.cause if self._row.error == NONE else Fault.load(self._row.error)
 
     @property
     def cause(self) -> Fault | None:
-        """In a cancel handler: why the job is given up. Its `kind` is "timeout" or "cancelled"."""
+        """In a cancel handler: why the job is given up. Its `kind` is "timeout" or "cancelled". Of a job that waits for
+        its answer handler to be called again: what that raised."""
         from hipq.job import waiting  # hardly anybody asks
 
         return waiting.load(self._row.wait).cause if self._row.wait else None

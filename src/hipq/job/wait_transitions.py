@@ -14,6 +14,9 @@ from hipq.job.states import ANSWERED, CANCELLING, ERROR, NONE, RETRY, RUNNING, W
 from hipq.job.waiting import Waiting
 from hipq.job.when import later
 
+LONGEST_PAUSE = 300.0
+"""Seconds between two calls of an answer handler that fails, at most."""
+
 
 def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
     """The job has sent its request. No engine owns it now, so no engine's crash can touch it.
@@ -30,7 +33,7 @@ def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
 
 def progressed(row: Row, extend: float, now: int) -> Row:
     """The job has looked at an answer that was not the last one: a sign of life (cases 12 and 13)."""
-    wait = replace(waiting.load(row.wait), tries=0)
+    wait = waiting.load(row.wait).anew()
     return _waits(row, replace(wait, until=later(now, extend)) if extend else wait, now, JobEvent.PROGRESS)
 
 
@@ -38,7 +41,7 @@ def answered(row: Row, now: int) -> Row:
     """The job has its answer, for its answer handler to look at. A pending retry is off (case 5); such a job counts
     against no limit, since it gave back what it held when it failed."""
     path = {RUNNING: (), ERROR: (RETRY, RUNNING), RETRY: (RUNNING,)}[row.state]
-    wait = replace(waiting.load(row.wait), tries=0)
+    wait = waiting.load(row.wait).anew()
     if row.phase != WAITING:  # its time was over: unless this is the last answer, it has as long again
         wait = replace(wait, until=later(now, row.timeout), cause=None)
     return replace(
@@ -61,15 +64,27 @@ def ended_by(row: Row, result: str, now: int) -> Row:
 
 
 def unread(row: Row, fault: Fault, now: int) -> Row:
-    """The answer handler failed: the job keeps its answer and looks at it again after a pause (case 14)."""
+    """The answer handler failed: the job keeps its answer and looks at it again after a pause (case 14). That goes on
+    until its wait is over, and for its time-out or five minutes at least: what the handler lacks may come back."""
     wait = waiting.load(row.wait)
-    wait = replace(wait, tries=wait.tries + 1)
+    gives_up = wait.gives_up or max(wait.until, later(now, max(row.timeout, LONGEST_PAUSE)))
+    wait = replace(wait, tries=wait.tries + 1, gives_up=gives_up, cause=fault)
+    again = min(later(now, unread_pause(wait.tries)), gives_up)
     return replace(
         row,
-        phase=WAITING, owner=0, crashes=0, wait=wait.dump(), deadline=later(now, unread_pause(wait.tries)),
+        phase=WAITING, owner=0, crashes=0, wait=wait.dump(), deadline=again,
         history=remember(row.history, now, JobEvent.ANSWER_FAILED, **details(fault)), token=row.token + 1,
         update_time=now,
     )  # fmt: skip
+
+
+def answer_given_up(row: Row, fault: Fault, now: int) -> Row:
+    """The answer handler still failed when the time for it was over: an error, for the retry handler. The job lets go
+    of that answer, so that it holds neither its place in the limits for ever nor a better answer back."""
+    tries = waiting.load(row.wait).tries + 1
+    return transitions.errored(
+        row, timeout(f"its answer handler failed {tries} times, the last time with {fault}"), 504, now
+    )
 
 
 def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
@@ -137,7 +152,7 @@ def timed_out(row: Row, order: Order, now: int) -> Row:
 
 def unread_pause(tries: int) -> float:
     """Seconds until an answer handler that failed `tries` times is called again: 1, 2, 4 ... up to five minutes."""
-    return min(2.0 ** min(tries - 1, 20), 300.0)
+    return min(2.0 ** min(tries - 1, 20), LONGEST_PAUSE)
 
 
 def _silence(row: Row) -> Fault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from hipq.job.fault import Fault
 from hipq.job.model import Row
@@ -29,13 +30,19 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     tries: int = 0
     """The failures of the answer handler with the answer that the job has (case 14). Unless 0, the job waits for the
     next try and not for an answer."""
+    gives_up: int = 0
+    """When the answer handler is no longer called again with that answer; 0 = it has not failed."""
     cause: Fault | None = None
-    """Why the job is being cancelled."""
+    """Why the job is being cancelled, or why its answer handler is called again."""
     since: int = 0
     """When the job was claimed for the attempt that sent the request."""
 
     def deadline(self, now: int) -> int:
         return min(self.until, later(now, self.heartbeat)) if self.heartbeat else self.until
+
+    def anew(self) -> Waiting:
+        """The wait for another answer than the one at which the answer handler may have failed."""
+        return replace(self, tries=0, gives_up=0, cause=None)
 
     def dump(self) -> str:
         return msgspec.json.encode(self).decode()

@@ -44,3 +44,6 @@ class Why(msgspec.Struct, frozen=True):
     sentence: str
     details: dict[str, Any]
     """The facts: what JSON can have, and datetimes."""
+
+    def __str__(self) -> str:
+        return self.sentence

@@ -265,6 +265,22 @@ class Repeated:
                 self._write(event, {**kind.told, **more, **shown})
 
 
+_NAMES: Final = {"job": "job_id", "queue": "job_queue", "type": "job_type", "key": "job_key", "attempt": "job_attempt"}
+
+
+def named(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a line by the names that attributes, tags and context variables have, too: text has short ones."""
+    return {_NAMES.get(name, name): value for name, value in fields.items()}
+
+
+def structlog_fields(_logger: Any, _method: str, line: dict[str, Any]) -> dict[str, Any]:
+    """A processor for the `foreign_pre_chain` of structlog's ProcessorFormatter: hipq's lines with their fields."""
+    record = line.get("_record")
+    if record is not None and isinstance(record.msg, LogLine):
+        line |= {**named(record.msg.fields), "event": record.msg.event}
+    return line
+
+
 class Formatter(logging.Formatter):
     """Formats a record as one line: text, or JSON. In text, the lines of a traceback follow, each indented: none of
     them can be taken for another record."""
@@ -281,18 +297,21 @@ class Formatter(logging.Formatter):
             lines: Sequence[str] = [escaped(f"    {line}") for line in traceback.splitlines()]
             return "\n".join([escaped(" ".join(map(str, [*found.values(), record.getMessage()]))), *lines])
         if isinstance(record.msg, LogLine):
-            found |= {"event": record.msg.event, **record.msg.fields}
+            found |= {"event": record.msg.event, **named(record.msg.fields)}
         else:
-            jobs = {name.removeprefix("job_"): record.__dict__.get(name, "") for name in ATTRIBUTES}
+            jobs = {name: record.__dict__.get(name, "") for name in ATTRIBUTES}
             found |= {"event": "message", "text": record.getMessage()}
-            found |= {("job" if name == "id" else name): value for name, value in jobs.items() if value != ""}
+            found |= {name: value for name, value in jobs.items() if value != ""}
         return json.dumps(found | ({"traceback": traceback} if traceback else {}), default=str)
 
 
 def configure(to_level: str = "info", form: str = "text") -> None:
-    """Write hipq's log to standard error, as `hipq worker` does."""
+    """Write hipq's log to standard error, as `hipq worker` does; or, in the form "none", leave that to the handlers of
+    the program's own logging."""
+    LOGGER.setLevel(to_level.upper())
+    if form == "none":
+        return
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter(form))
     LOGGER.handlers[:] = [handler]
     LOGGER.propagate = False  # an application with its own logging would write each line twice
-    LOGGER.setLevel(to_level.upper())

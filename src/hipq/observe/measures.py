@@ -71,6 +71,7 @@ RETRIED: Final = Measure("hipq_jobs_retried", COUNTER, "Jobs that are to run aga
                          (*_JOB, "code"))  # fmt: skip
 RESCUED: Final = Measure("hipq_jobs_rescued", COUNTER, "Jobs taken back from engines that died.", _JOB)
 LOST: Final = Measure("hipq_jobs_lost", COUNTER, "Runs whose outcome was not kept: others had taken the job.", _JOB)
+UNREAD: Final = Measure("hipq_answer_failures", COUNTER, "Failures of answer handlers, which are called again.", _JOB)
 RUN: Final = Measure("hipq_run_duration", HISTOGRAM, "How long code of jobs ran.", _JOB, "seconds", SHORT,
                      "messaging.process.duration")  # fmt: skip
 DELAY: Final = Measure("hipq_start_delay", HISTOGRAM, "From when a job was due until it was claimed.", _JOB, "seconds",
@@ -90,7 +91,7 @@ HELD: Final = Measure("hipq_limit_held", GAUGE, "Units that jobs hold, in a queu
 LIMIT: Final = Measure("hipq_limit_units", GAUGE, "Units that the limit of a whole queue has.", ("queue",))
 LAG: Final = Measure("hipq_listener_lag", GAUGE, "Messages behind a listener.", ("listener", "stream"))
 MEASURES: Final = (
-    ADDED, ENDED, RETRIED, RESCUED, LOST, RUN, DELAY, ANSWERS, WAIT, REFUSED, LEASES,
+    ADDED, ENDED, RETRIED, RESCUED, LOST, UNREAD, RUN, DELAY, ANSWERS, WAIT, REFUSED, LEASES,
     STORE, ENGINES, JOBS, OLDEST, HELD, LIMIT, LAG,
 )  # fmt: skip
 
@@ -100,9 +101,10 @@ _ENDS: Final = (
     JobEvent.UNSTORABLE, JobEvent.ERROR, JobEvent.TIMED_OUT, JobEvent.CRASHED, JobEvent.CANCEL_HANDLER_ENDED,
     JobEvent.CANCEL_HANDLER_FAILED,
 )  # fmt: skip
-_COUNTED: Final = {JobEvent.ADDED: ADDED, JobEvent.RESCUED: RESCUED, JobEvent.LOST: LOST}
+_COUNTED: Final = {JobEvent.ADDED: ADDED, JobEvent.RESCUED: RESCUED, JobEvent.LOST: LOST,
+                   JobEvent.ANSWER_FAILED: UNREAD}  # fmt: skip
 EVENTS: Final = (
-    *_ENDS, *_OUTCOMES, *_COUNTED, JobEvent.AGAIN, JobEvent.WAITS, JobEvent.PROGRESS, JobEvent.ANSWER_FAILED,
+    *_ENDS, *_OUTCOMES, *_COUNTED, JobEvent.AGAIN, JobEvent.WAITS, JobEvent.PROGRESS,
     JobEvent.CLAIMED, EngineEvent.LEASE_LOST, ListenerEvent.WEBHOOK_REFUSED,
 )  # fmt: skip
 """The events that say something here."""

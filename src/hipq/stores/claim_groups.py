@@ -7,7 +7,6 @@ A claim merges the heads of claim groups, in the order of the whole queue or, fa
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -55,6 +54,8 @@ def is_known_open(time_windows: str, now: int) -> bool | None:
 @lru_cache(maxsize=1024)
 def _warn(time_windows: str, reason: str) -> None:
     """Once for each."""
+    import logging  # programs that only add jobs need not load it
+
     logging.getLogger("hipq").warning("jobs with the windows %.300s do not start here: %s", time_windows, reason)
 
 

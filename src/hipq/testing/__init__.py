@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from hipq.testing.inline import Ran
     from hipq.testing.replies import Reply
     from hipq.testing.sent import Sent
-    from hipq.testing.under_test import Harness, harness
+    from hipq.testing.under_test import Harness, HarnessFactory, harness
 
-__all__ = ["HandClock", "Harness", "Ran", "Reply", "Sent", "harness"]
+__all__ = ["HandClock", "Harness", "HarnessFactory", "Ran", "Reply", "Sent", "harness"]
 
 _WHERE = {
-    "HandClock": "clock", "Harness": "under_test", "Ran": "inline", "Reply": "replies", "Sent": "sent",
-    "harness": "under_test",
+    "HandClock": "clock", "Harness": "under_test", "HarnessFactory": "under_test", "Ran": "inline", "Reply": "replies",
+    "Sent": "sent", "harness": "under_test",
 }  # fmt: skip
 
 

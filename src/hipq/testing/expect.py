@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.app import Hipq
 from hipq.errors import HipqError, Invalid, NotFound, shown
-from hipq.job.states import DONE, FINAL, SCHEDULED, WAITING, Code
+from hipq.job.states import DONE, FINAL, PARKED, READY, SCHEDULED, WAITING, Code
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds, to_datetime
 from hipq.job_type import JobType
@@ -44,7 +44,7 @@ class Expectations:
         app, job = self._find(which, key)
         if job.state != FINAL or job.code != Code.OK:
             _fail(app, job, "has not ended ok")
-        if result is not ANYTHING and job.result != msgspec.to_builtins(result):
+        if result is not ANYTHING and job.result != plain(result):
             _fail(app, job, f"has the result {job.result!r}, not {result!r}")
         return _tried(app, job, attempts)
 
@@ -98,6 +98,17 @@ class Expectations:
                 _fail(app, job, f"is scheduled at {_clock(found)}, not {_clock(wanted)}")
         _says(app, job, error)
         return _tried(app, job, attempts)
+
+    def assert_ready(self, which: int | JobType, key: str | None = None, *, why: str = "") -> Job[Any]:
+        """It could start by its time, and something else holds it up. `why`: part of what `app.why` says of that, like
+        "limit 2 is full"."""
+        __tracebackhide__ = True
+        app, job = self._find(which, key)
+        if job.phase not in (READY, PARKED):
+            _fail(app, job, "is not ready")
+        if why not in _why(app, job):
+            _fail(app, job, f"is not held up by {why!r}")
+        return job
 
     def assert_enqueued(
         self, job_type: JobType, data: Any = ANYTHING, *, key: str | None = None, count: int | None = None
@@ -159,7 +170,7 @@ class Expectations:
         """All jobs of a type, and those of them that have such data and this key."""
         of_these(self._apps, job_type)
         every = _all(job_type.queue.app, job_type.queue.name, job_type.name)
-        wanted = data if data is ANYTHING else msgspec.to_builtins(data)
+        wanted = data if data is ANYTHING else plain(data)
         return every, [job for job in every if key in (None, job.key) and _contains(job.data, wanted)]
 
     def _moment(self, value: datetime | timedelta, name: str) -> datetime:
@@ -183,6 +194,20 @@ def _all(app: Hipq, queue: str, job_type: str = "") -> list[Job[Any]]:
     while page := app.jobs(queue, oldest=True, after=found[-1].id if found else 0, limit=PAGE, **wanted):
         found += page
     return found
+
+
+def plain(value: Any) -> Any:
+    """What JSON has in the place of a value, as it is stored: of dataclasses, msgspec's Structs and Pydantic models,
+    also inside of others."""
+    return msgspec.to_builtins(value, enc_hook=_of_model)
+
+
+def _of_model(value: Any) -> Any:
+    if isinstance(value, int):  # a JobId
+        return int(value)
+    if hasattr(value, "__pydantic_serializer__"):
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+    raise Invalid(f"jobs have no such data: {shown(value)} cannot be written as JSON")
 
 
 def _contains(found: Any, wanted: Any) -> bool:

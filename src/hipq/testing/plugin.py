@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import pytest
 
 if TYPE_CHECKING:
-    from hipq.testing.under_test import Harness
+    from hipq.app import Hipq
+    from hipq.testing.under_test import Harness, HarnessFactory, HarnessOptions
 
 
 @pytest.fixture
-def hipq_harness() -> Iterator[Callable[..., Harness]]:
+def hipq_harness() -> Iterator[HarnessFactory]:
     """`shop = hipq_harness(app)`: an application under test until the test ends; see `hipq.testing.harness`."""
     with ExitStack() as stack:
 
-        def make(*apps: object, **options: object) -> Harness:
+        def make(*apps: Hipq, **options: Unpack[HarnessOptions]) -> Harness:
             from hipq.testing.under_test import harness
 
-            return stack.enter_context(harness(*apps, **options))  # type: ignore[arg-type]
+            return stack.enter_context(harness(*apps, **options))
 
         yield make

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 from uuid import uuid4
 
 from hipq.answers.results import Results
@@ -24,6 +24,7 @@ from hipq.job.states import FINAL, Code
 from hipq.job.view import Job
 from hipq.job.when import moment, to_datetime
 from hipq.job_type import JobType
+from hipq.stores.open import url_of
 from hipq.testing.clock import START, HandClock
 from hipq.testing.drive import Drive
 from hipq.testing.expect import Expectations, of_these
@@ -47,10 +48,27 @@ class Passing(TypedDict, total=False):
     days: float
 
 
+class HarnessOptions(TypedDict, total=False):
+    """What `harness` takes beside the apps."""
+
+    db: str | Mapping[str, Any] | None
+    fresh: bool
+    start: datetime | None
+    max_jobs: int
+    send_for_real: bool
+
+
+class HarnessFactory(Protocol):
+    """What the fixture `hipq_harness` is: it makes a harness that ends with the test."""
+
+    def __call__(self, *apps: Hipq, **options: Unpack[HarnessOptions]) -> Harness: ...
+
+
 @contextmanager
 def harness(
     *apps: Hipq,
     db: str | Mapping[str, Any] | None = None,
+    fresh: bool = False,
     start: datetime | None = None,
     max_jobs: int = 10_000,
     send_for_real: bool = False,
@@ -61,15 +79,22 @@ def harness(
 
     hipq sends nothing meanwhile: what a declared request or `transports.send` would send is in `sent` instead.
 
-    `db`: another database, which should be empty. `start`: what time it is at first (2027-01-15 08:00 UTC, a Friday).
-    `max_jobs`: how many may run while no time passes; more are taken for an endless loop. `send_for_real`: requests
-    and messages leave the process, and `sent` stays empty.
+    `db`: another database, which should be empty; or, with `fresh`, a PostgreSQL database in which the test gets a
+    schema of its own, that is dropped after it (`world.db` is its URL). `start`: what time it is at first (2027-01-15
+    08:00 UTC, a Friday). `max_jobs`: how many may run while no time passes; more are taken for an endless loop.
+    `send_for_real`: requests and messages leave the process, and `sent` stays empty.
     """
     if not apps or not all(isinstance(app, Hipq) for app in apps):
         raise Invalid(f"give the apps to test, not {shown(apps[0]) if len(apps) == 1 else 'nothing'}")
     clock = HandClock(START if start is None else moment(start, "start"))
     whole(max_jobs, "max_jobs", 1, 1_000_000_000)
     with ExitStack() as stack:
+        if fresh:
+            from hipq.testing.schema import own_schema  # it needs psycopg
+
+            if db is None:
+                raise Invalid("fresh=True makes a schema in a PostgreSQL database: say in which, with db=")
+            db = stack.enter_context(own_schema(url_of(db)))
         for app in apps:
             stack.enter_context(elsewhere(app, db, clock))
         made = Harness(apps, clock, max_jobs, send_for_real)
@@ -95,7 +120,7 @@ def elsewhere(app: Hipq, db: str | Mapping[str, Any] | None, clock: HandClock) -
         yield
     finally:
         try:
-            app.close()
+            there.close()
         finally:
             for queue in app.queues:
                 back.get(queue.name, queue.leave)()
@@ -112,6 +137,11 @@ class Harness(Expectations):
         self._drive = Drive(apps, clock, self._replies, self._outbox, max_jobs)
         self._running = False
         self._loop: asyncio.Runner | None = None
+
+    @property
+    def db(self) -> str:
+        """The URL of the database that the test is on."""
+        return self._apps[0].url
 
     @property
     def now(self) -> datetime:

@@ -93,6 +93,12 @@ def settled(job: Job[Charge], answer: Answer) -> Ok | Failed | Progress:
     return Ok(answer.data) if job.data.amount else Progress()
 
 
+@maybe_later.answered
+async def paid(job: Job[Charge], answer: Answer[Receipt]) -> Receipt | Progress:
+    assert_type(answer.data, Receipt)
+    return Progress() if job.attempt else answer.data
+
+
 @asks.cancelled
 def call_off(job: Job[Charge]) -> None:
     print(job.key)
@@ -115,6 +121,8 @@ def use() -> int:
     in_a_task.enqueue({"weight": 1.5})
     bare.enqueue({"anything": 1})
     bare.enqueue()
+    charge.cron("*/5 * * * *", Charge(5), tz="Europe/Rome")
+    bare.cron("@daily")
     print(job_id.status, app.jobs.get(job_id).status, {5: 1}[job_id])
     return job_id
 

@@ -4,7 +4,7 @@ ty does not check options that are a TypedDict, yet."""
 from dataclasses import dataclass
 from typing import TypedDict
 
-from hipq import Answer, Hipq, Job, Ok
+from hipq import Answer, Fault, Hipq, Job, Ok
 
 app = Hipq("shop")
 orders = app.queue("orders")
@@ -40,6 +40,21 @@ def settled(job: Job[Receipt], answer: Answer) -> Ok:
     return Ok(answer.data)
 
 
+@charge.answered  # error
+def other_result(job: Job[Charge], answer: Answer) -> str:
+    return "x"
+
+
+@charge.answered
+def typed(job: Job[Charge], answer: Answer[Receipt]) -> Receipt:
+    return Receipt(answer.data.amount)  # error
+
+
+@charge.retry  # error
+def again(job: Job[Charge], fault: Fault) -> str:
+    return "later"
+
+
 @charge.cancelled  # error
 def call_off(job: Job[Parcel]) -> None: ...
 
@@ -58,6 +73,7 @@ def use() -> None:
     number: int = charge.enqueue(Charge(5, "EUR")).result()  # error
     print(number)
     charge.answer(17)  # error
+    charge.cron("* * * * *", 17)  # error
 
 
 async def use_async() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from hipq.job.model import Row, queue_of
 from hipq.stores.claims import ANY_TYPE
 from hipq.stores.values import EngineSeen
 
+_LINK: Final = re.compile(r"^\s*For further information visit https://\S+$", re.MULTILINE)
 NAMED: Final = 3
 """Jobs and engines that a sentence names, at most."""
 
@@ -59,7 +61,8 @@ def fault(row: Row) -> str | None:
 
 
 def on_one_line(text: object) -> str:
-    return clean(" ".join(str(text).split()), 300)
+    """Without the links that Pydantic's errors have, one for each field."""
+    return clean(" ".join(_LINK.sub("", str(text)).split()), 300)
 
 
 def history(row: Row) -> list[dict[str, Any]]:

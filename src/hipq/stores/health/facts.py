@@ -100,6 +100,8 @@ class QueueHealth:
     """Those whose deadline comes next, up to COUNTED."""
     usual: dict[str, float] = field(default_factory=dict)
     """Seconds within which 95 % of the answers of the last day came, by job type."""
+    unread: list[Sample] = field(default_factory=list)
+    """Whose answer handler has failed three times or more with their answer, by type."""
     left: list[Sample] = field(default_factory=list)
     """For other code than their handler, by type."""
     orphans: list[Sample] = field(default_factory=list)

@@ -15,6 +15,7 @@ import msgspec
 from hipq.job.activity import ANSWER, COUNTERS, DAY, Histogram
 from hipq.job.model import COLUMNS, Row
 from hipq.job.order import BEHIND
+from hipq.job.wait_transitions import LONGEST_PAUSE
 from hipq.job.when import SECOND
 from hipq.limits.admission import Remembered
 from hipq.limits.rules import load
@@ -126,6 +127,19 @@ class Jobs:
         rows = self._ask(query, number=self._queue.number, since=now - DAY * SECOND)
         found = {job_type: Histogram(tuple(map(int, counts))) for job_type, *counts in rows}
         return {name: one.percentile(0.95) or 0.0 for name, one in found.items() if one.total >= ENOUGH}
+
+    def unread(self, now: int) -> list[Sample]:
+        """The first job of each type whose answer handler has failed three times or more with its answer: the next time
+        is soon, so they are at the head of the index of those that wait."""
+        query = (
+            "SELECT min(id), count(*) FROM (SELECT id, job_type FROM {_wait} WHERE phase = 'waiting' "
+            "AND deadline > :now AND deadline <= :soon AND wait LIKE :failed AND wait NOT LIKE :once "
+            "AND wait NOT LIKE :twice LIMIT :many) AS few GROUP BY job_type ORDER BY 1"
+        )
+        words = {"failed": '%"tries":%', "once": '%"tries":1,%', "twice": '%"tries":2,%'}
+        soon = now + round(LONGEST_PAUSE * SECOND)
+        counts = dict(self._ask(query, now=now, soon=soon, many=COUNTED, **words))
+        return [Sample(row, row.update_time, counts[row.id]) for row in self._by_id(list(counts))]
 
     def left(self) -> list[Sample]:
         """For their retry handler, answer handler or cancel handler: the first of each type and retry strategy."""

@@ -80,6 +80,7 @@ class Reading:
         queue.outstanding = self.part("jobs", lambda: jobs.outstanding(now), [], name)
         if queue.outstanding:
             queue.usual = self.part("jobs", lambda: jobs.usual(now), {}, name)
+        queue.unread = self.part("answers", lambda: jobs.unread(now), [], name)
         queue.left = self.part("jobs", jobs.left, [], name)
         queue.orphans = self.part("engines", lambda: jobs.orphans(alive), [], name)
         queue.latest = self.part("clock", jobs.latest, 0, name)

@@ -112,6 +112,8 @@ def usable(conn: Any) -> Connection:
     conn = driver_connection(conn)
     if not isinstance(conn, psycopg.Connection | Bridged):
         kind = f"{type(conn).__module__}.{type(conn).__name__}"
+        if kind == "sqlite3.Connection":
+            raise Invalid("conn is open on SQLite, and this app is on PostgreSQL")
         raise Invalid(
             f"conn must be a connection of psycopg 3 or of asyncpg, or one of SQLAlchemy or Django over it, not {kind}"
         )

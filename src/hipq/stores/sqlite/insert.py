@@ -136,6 +136,10 @@ class Insert:
 def standard(conn: Any) -> sqlite3.Connection:
     """A user's connection, if it is one of the library that we use."""
     conn = driver_connection(conn)
+    if type(conn).__module__.startswith(("psycopg", "hipq.stores.postgres")):  # the second: an async one, bridged
+        raise Invalid(
+            'conn is open on PostgreSQL, and this app is on SQLite; a test: hipq_harness(app, db="postgresql://...")'
+        )
     if not isinstance(conn, sqlite3.Connection):
         raise Invalid(
             f"conn must be a connection of Python's own sqlite3 module, not {type(conn).__module__}."
