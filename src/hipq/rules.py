@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,6 +20,27 @@ if TYPE_CHECKING:
     from hipq.app import Hipq
     from hipq.limits.code import DryRun, Throttler
     from hipq.queue import Queue
+    from hipq.stores.claim_groups import Head
+
+
+NewLimits = float | Literal["none"] | Sequence[AnyLimit] | None
+
+
+class Trial(NamedTuple):
+    """What other limits would do to the jobs that are due."""
+
+    before: Rules
+    after: Rules
+    starts_before: dict[str, int]
+    """How many jobs could start now by the limits in force, by lane;"""
+    starts_after: dict[str, int]
+    """and by the others."""
+    ready: int
+    """Jobs that are due and not running, as far as they were counted."""
+    held: dict[str, int]
+    """What jobs hold now, by lane, in thousandths of units."""
+    most: int
+    """Where counting stopped."""
 
 
 class QueueRules:
@@ -27,10 +49,27 @@ class QueueRules:
     def __init__(self, app: Hipq) -> None:
         self._app = app
 
-    def set_limit(self, queue: str, to: float | Literal["none"] | Sequence[AnyLimit] | None) -> None:
+    def set_limit(self, queue: str, to: NewLimits) -> None:
         """Change a queue's limits while it runs: a number replaces its `limit`, "none" removes that, and both leave the
         others; a list replaces them all, None goes back to what the code says. Every engine's next claim
         goes by the new limits."""
+        self._change(queue, self._limited(queue, to))
+
+    def try_limit(self, queue: str, to: NewLimits, *, most: int = 1000) -> Trial:
+        """What `set_limit` would do to the jobs that are due now: up to `most` that could start are counted. Nothing is
+        changed. A throttler is not asked: what starts may be less, where the queue has one."""
+        whole(most, "most", 1, 10_000)
+        found, store = self._app.declared.find(queue), self._app.store
+        limits, now = store.limits(found.number), store.now()
+        types = tuple(store.waiting_types(found.number))
+        critical = tuple(one.name for one in found.job_types if one.spec.critical)
+        claim = Claim(found.number, tuple(dict.fromkeys(types)), most, critical)
+        after = self._limited(queue, to)(limits.rules)
+        starts, others = store.would_start(claim, now), store.would_start(claim, now, after)
+        ready = store.counts(found.number, most, now, now).ready
+        return Trial(limits.rules, after, _by_lane(starts), _by_lane(others), ready, limits.held, most)
+
+    def _limited(self, queue: str, to: NewLimits) -> Callable[[Rules], Rules]:
         declared = self._app.declared.find(queue).declared.limits
 
         def change(rules: Rules) -> Rules:
@@ -51,7 +90,7 @@ class QueueRules:
                 return replace(rules, changed=checked([limit(to), *others]))
             return replace(rules, changed=checked(to))
 
-        self._change(queue, change)
+        return change
 
     def set_paused(self, queue: str, lane: str | None, job_type: str | None, paused: bool) -> None:
         """Pause or resume a queue, one of its lanes, or one job type; see `Hipq.pause`."""
@@ -79,6 +118,10 @@ class QueueRules:
         changed = self._app.declared.find(queue)
         changed.learn(self._app.store.change_rules(changed.number, change))
         self._app.events.emit(EngineEvent.RULES_CHANGED, self._app.store.now(), queue)
+
+
+def _by_lane(found: Sequence[Head]) -> dict[str, int]:
+    return dict(Counter(one.group.lane for one in found))
 
 
 def check_known(queue: Queue, job_type: str) -> None:

@@ -493,6 +493,23 @@ class TestInbox:
         (one, _) = inbox(store, queue, job_key="k1")
         assert (one.copies, one.answer_id, one.error, one.arrived) == (2, "m1", 0, NOW)
 
+    def test_those_that_no_job_used_are_listed_newest_first_and_counted_up_to_a_limit(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        early = [bring_answer(store, queue, f"k{n}").id for n in range(5)]
+        bring_answer(store, queue2, "k1", job_type="refund")
+        bring(store, engine, queue.number, "waiting", key="used")
+        assert bring_answer(store, queue, "used").outcome == "matched"
+        newest = inbox(store, queue, state="buffered", newest=True, limit=2)
+        assert [one.id for one in newest] == early[:-3:-1]
+        older = inbox(store, queue, state="buffered", newest=True, after=newest[-1].id, limit=2)
+        assert [one.id for one in older] == early[2:0:-1]
+        assert inbox(store, queue, state="late", newest=True) == []
+        both = [queue.number, queue2.number]
+        assert {state: n for state, n in store.unused_answers(both, 100).items() if n} == {"buffered": 6}
+        assert {state: n for state, n in store.unused_answers(both, 3).items() if n} == {"buffered": 4}
+        assert not any(store.unused_answers([], 100).values())
+
     def test_one_that_comes_again_takes_its_own_place(self, store: Store, engine: int, queue: QueueTables) -> None:
         wrong = bring_answer(store, queue, "wrong", data="7", answer_id="m")
         row = bring(store, engine, queue.number, "waiting", key="right")

@@ -83,7 +83,10 @@ class TestRules:
             types = tuple(draw.sample(TYPES, draw.choice([1, 3, 4, 4, 4])))
             want = draw.choice([1, 2, 5, 20])
             expected = oracle.claim(live(store, number), types, want)
-            won = store.turn(engine, [], [Claim(number, types, want, ("urgent",))], NOW).won
+            claim = Claim(number, types, want, ("urgent",))
+            would = [head.place[1] for head in store.would_start(claim, NOW)]
+            assert sorted(would) == sorted(expected), f"a trial, step {step}"
+            won = store.turn(engine, [], [claim], NOW).won
             assert [row.id for row in won] == expected, f"step {step}"
             assert all(row.held == (0 if row.job_type == "urgent" else row.throttle_factor) for row in won)
             taken += len(won)

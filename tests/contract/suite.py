@@ -1,5 +1,6 @@
 """Every test of the contract, for a store's test module to import whole."""
 
+from tests.contract.activity import TestActivity, TestFolding
 from tests.contract.answers import TestAnswers, TestEarlyAnswers, TestInbox, TestUsedAnswers, TestWaitKeys
 from tests.contract.asking import (
     TestChangingRules,
@@ -45,6 +46,7 @@ from tests.contract.turn import TestChildren, TestMoves, TestTokens, TestTurn
 from tests.contract.waking import TestWaking
 
 __all__ = [
+    "TestActivity",
     "TestAnswers",
     "TestAnswersForNoJob",
     "TestAnswersForOneJob",
@@ -60,6 +62,7 @@ __all__ = [
     "TestEngines",
     "TestEnqueue",
     "TestFind",
+    "TestFolding",
     "TestGet",
     "TestInbox",
     "TestIngest",

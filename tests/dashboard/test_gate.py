@@ -153,7 +153,7 @@ class TestLogin:
 
     def test_who_looks_at_a_link_first_logs_nobody_in(self, dashboard: Dashboard) -> None:
         assert "hipq_session" not in str(ask(dashboard, f"/login?token={ADA}", method="HEAD", headers=HTML).pairs)
-        live = {**HTML, "hx-request": "true"}
+        live = {**HTML, "x-fragment": "1"}
         assert "hipq_session" not in str(ask(dashboard, f"/login?token={ADA}", headers=live).pairs)
 
     def test_servers_do_not_log_the_token(self, dashboard: Dashboard) -> None:
@@ -207,8 +207,8 @@ class TestLogin:
         assert browser.get("/jobs", authorization="Basic " + "x" * 20).status == 200
 
     def test_a_part_of_a_page_sends_the_whole_page_to_the_login(self, dashboard: Dashboard) -> None:
-        got = ask(dashboard, "/jobs", headers={**HTML, "hx-request": "true"}, root="/hipq")
-        assert (got.status, got.headers["hx-redirect"]) == (401, "/hipq/login")
+        got = ask(dashboard, "/jobs", headers={**HTML, "x-fragment": "1"}, root="/hipq")
+        assert (got.status, got.headers["x-login"]) == (401, "/hipq/login")
 
     def test_a_form_too_large_is_refused(self, dashboard: Dashboard) -> None:
         got = ask(dashboard, "/login", method="POST", body=b"x" * 20_000)

@@ -108,9 +108,9 @@ def test_looking_changes_nothing(tmp_path: Any, wanted: str) -> None:
     conn = database.connect()
     before = conn.execute("PRAGMA data_version").fetchone()
     path = path_of(BY_NAME[wanted], job_id)
-    assert browser.get(path).status in (200, 404)
+    assert browser.get(path).status in (200, 400, 404)  # a trial wants to know of what
     headers = {**HTML, "authorization": f"Bearer {SECRETS['ada']}"}
-    assert ask(dashboard, path, method="HEAD", headers=headers).status in (200, 404)
+    assert ask(dashboard, path, method="HEAD", headers=headers).status in (200, 400, 404)
     assert conn.execute("PRAGMA data_version").fetchone() == before
     conn.close()
     app.close()
@@ -194,10 +194,10 @@ class TestAudit:
             store.record(entry(store.now(), "ann", "admin", "::1", "pause", f"q{n}", {"lane": "<b>", "n": [1]}))
         browser = visitor(dashboard, "ada")
         first = browser.get("/audit")
-        assert (first.text.count("<td>q"), "<td>q149<" in first.text) == (99, True)  # and the login
+        assert (first.text.count(">q"), ">q149<" in first.text) == (99, True)  # and the login
         assert "lane &lt;b&gt;, n [1]" in first.text
         older = first.text.split('href="/audit?')[1].split('"')[0]
         second = browser.get(f"/audit?{older}")
-        assert (second.text.count("<td>q"), "Older" in second.text) == (51, False)
+        assert (second.text.count(">q"), "Older" in second.text) == (51, False)
         for bad in ("x", "-1", "1.5", "9" * 20, "²"):
             assert browser.get(f"/audit?before={bad}").status == 400

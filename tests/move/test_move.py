@@ -50,8 +50,8 @@ def test_everything_arrives(source: str, target: str, before: Any) -> None:
     with opened(target) as store:
         assert contents(store) == before
     assert [table.name for table in report.tables if table.rows] == [
-        "hipq_crons", "hipq_payloads", "hipq_answers", "shop_orders_final", "shop_mails_final", "shop_orders",
-        "shop_mails",
+        "hipq_crons", "hipq_payloads", "hipq_activity", "hipq_answers", "shop_orders_final", "shop_mails_final",
+        "shop_orders", "shop_mails",
     ]  # fmt: skip
     assert sum(table.rows for table in report.tables if "shop" in table.name) == len(before.jobs)
     assert list(report.seconds) == list(STEPS)

@@ -171,7 +171,7 @@ class Scene:
         }
         counts = self.store.counts(self.ruled, WANTED, 0, 0)
         assert (counts.ready, counts.scheduled, counts.waiting, counts.parked) == (WANTED,) * 4
-        assert self.store.recent_answers(WANTED)["buffered"] == WANTED
+        assert self.store.unused_answers([self.plain, self.ruled], WANTED)["buffered"] == WANTED
 
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
@@ -218,12 +218,12 @@ FILES: Final = {
     "sqlite": "admitted answer_ended answer_late answer_left answer_pending answer_place answer_twins "
     "answer_used claim finish key_holders peek held orphans others owned parked pick_ready pick_todo running "
     "ready_outside_window stage "
-    "claim_group claim_groups tokens prune newest unpark update depth_ready depth_others depth_more recent_answers",
+    "claim_group claim_groups tokens prune newest unpark update depth_ready depth_others depth_more unused_answers",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "
     "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish peek held "
     "orphans others owned parked pick_one pick_some pick_these running "
     "ready_outside_window stage claim_group claim_groups look_ahead take_ticket these "
-    "tokens prune newest unpark update use_ticket depth_ready depth_others depth_more recent_answers",
+    "tokens prune newest unpark update use_ticket depth_ready depth_others depth_more unused_answers",
 }
 EMPTY: Final = "believed empty"
 """As after a vacuum that came by when all jobs were done."""

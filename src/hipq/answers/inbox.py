@@ -132,7 +132,9 @@ class Inbox:
             names.one_of(state, "state of answers", STATES)
         found: builtins.list[Kept] = []
         for number in self._of(queue):
-            found += self._store.answers(AnswerFilter(number, type, key, state, job, 0, after, limit, tenant))
+            found += self._store.answers(
+                AnswerFilter(number, type, key, state, job, after=after, limit=limit, tenant=tenant)
+            )
         return [Answer(one) for one in sorted(found, key=lambda one: one.id)[:limit]]
 
     def show(self, answer_id: int) -> Answer:

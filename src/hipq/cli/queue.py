@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
-from hipq import Hipq, Queue, limit, per_lane, rate, share
+from hipq import Hipq, Queue
 from hipq.cli.commands import group, together
 from hipq.cli.complain import note
-from hipq.cli.counts import COUNTED, COUNTED_TO, named, up_to
-from hipq.cli.inputs import Duration, Units, Whole, number_option
+from hipq.cli.inputs import Units, Whole, number_option
 from hipq.cli.show import next_page, print_lines, print_table, say, with_filled
 from hipq.cli.target import AppCommand, Target
-from hipq.errors import Invalid
 from hipq.job import names
-from hipq.job.units import Number, counted, number
+from hipq.job.units import number
 from hipq.job.when import SECOND
 from hipq.limits.base import LEAST, MOST
 from hipq.limits.rules import AnyLimit, Rules
 from hipq.limits.tenants import BETWEEN
-from hipq.stores.values import Limits
+from hipq.limits.written import percentages, written
+from hipq.looking.counts import COUNTED, COUNTED_TO, named, up_to
+from hipq.looking.lanes import lanes_of
 
 _queue_argument = click.argument("name", metavar="QUEUE")
 
@@ -185,7 +184,7 @@ def set_limit(
         raise click.UsageError(
             "a limit of 0 lets nothing run: say --none to remove the limit, or use `hipq queue pause`"
         )
-    given = _given(n, per_lane, shares, other, rates)
+    given = written(n, per_lane, shares, other, rates)
     if (default or unlimited) and (given or n is not None or (default and unlimited)):
         raise click.UsageError("give limits, --none to remove one, or --default to go back to the code's: one of these")
     app, found = target.queue(name)
@@ -193,43 +192,10 @@ def set_limit(
         app.rules.set_limit(found.name, "none" if unlimited else None)
     elif given:
         app.rules.set_limit(found.name, given)
-        _note_unmatched(app, found, _percentages(shares) if shares is not None else ())
+        _note_unmatched(app, found, percentages(shares) if shares is not None else ())
     elif n is not None:
         app.rules.set_limit(found.name, n)
     _print_limits(app, found)
-
-
-def _given(
-    n: float | None, lane: float | None, shares: str | None, other: float | None, rates: Sequence[str]
-) -> list[AnyLimit]:
-    """The limits that replace all others; none if only N is given."""
-    if other is not None and shares is None:
-        raise click.UsageError("--other is for the lanes that --share does not name: give that, too")
-    if shares is not None and not n:
-        raise click.UsageError("--share is of a limit: give N, too")
-    found: list[AnyLimit] = [per_lane(lane)] if lane is not None else []
-    found += [share(_percentages(shares), other=other)] if shares is not None else []
-    found += [_rate(text) for text in rates]
-    return [limit(n), *found] if found and n else found
-
-
-def _percentages(text: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(.*?)\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*", part)
-        if not match:
-            raise Invalid(f"share must be like east=40,west=60, in percent, not {part!r:.40}")
-        if match[1] in found:
-            raise Invalid(f"share names lane {match[1]!r:.40} twice")
-        found[match[1]] = float(match[2])
-    return found
-
-
-def _rate(text: str) -> AnyLimit:
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)/(.+)", text)
-    if not match:
-        raise Invalid(f"rate must be like 50/1 or 1000/1h, units in a time, not {text!r:.40}")
-    return rate(float(match[1]), Duration.parse(match[2], "the time of a rate", 0.001))
 
 
 def _print_limits(app: Hipq, found: Queue) -> None:
@@ -256,19 +222,6 @@ def _print_state(state: dict[str, Any]) -> None:
     })  # fmt: skip
     if any(one["lane"] or one["most"] is not None for one in state["lanes"]):
         print_table(("lane", "used", "most"), [one | {"lane": one["lane"] or "(none)"} for one in state["lanes"]])
-
-
-def lanes_of(limits: Limits) -> list[dict[str, Any]]:
-    """The units that each lane uses, and the most it may use: lanes in use, and lanes that a limit names."""
-    rules = limits.rules
-    names = sorted({*limits.held, *(lane for one in rules.in_force for lane in one.lanes)})
-    return [{"lane": lane, "used": number(limits.held.get(lane, 0)), "most": _most(rules, lane)} for lane in names]
-
-
-def _most(rules: Rules, lane: str) -> Number | None:
-    """The smallest limit on this lane, beside the limits of the whole queue."""
-    limits = [one for one in rules.by_pool(lane).values() if not one.of_whole_queue]
-    return number(min(one.cap(lane, counted(rules.most)) for one in limits)) if limits else None
 
 
 def _text(limits: Sequence[AnyLimit]) -> str:

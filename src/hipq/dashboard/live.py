@@ -162,7 +162,7 @@ class Live:
             raise Refused(403, f"this takes the role {max(route.role, Role.VIEW).name.lower()}")
         return Visit(
             method="GET", path=path, base=visit.base, query=parse_qs(query, keep_blank_values=True), form={},
-            headers={"hx-request": "true"}, visitor=Visitor("", visit.visitor.role),
+            headers={"x-fragment": "1"}, visitor=Visitor("", visit.visitor.role),
         )  # fmt: skip
 
     @contextmanager

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from hipq.dashboard import words
+from hipq.dashboard.board import Board
+from hipq.dashboard.bulk import Operations
 from hipq.dashboard.gate import Gate
 from hipq.dashboard.headers import secured
 from hipq.dashboard.masks import masked
-from hipq.dashboard.pages import answers, audit, door, job, jobs, overview, rules
+from hipq.dashboard.pages import answers, audit, bulk, door, job, jobs, overview, rules
+from hipq.dashboard.pages import queue as queue_page
 from hipq.dashboard.recording import action_of, record
 from hipq.dashboard.same_site import check_change
 from hipq.dashboard.static_files import static_path
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
-from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
+from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable
 from hipq.job.model import queue_of
 
 if TYPE_CHECKING:
@@ -27,18 +33,20 @@ if TYPE_CHECKING:
     from hipq.stores.protocols import Store
 
 ROUTES: Final[tuple[PageRoute, ...]] = (
-    *overview.ROUTES,
-    *jobs.ROUTES,
-    *job.ROUTES,
-    *answers.ROUTES,
-    *rules.ROUTES,
-    *audit.ROUTES,
-    *door.ROUTES,
-)
+    *overview.ROUTES, *queue_page.ROUTES, *jobs.ROUTES, *bulk.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES,
+    *audit.ROUTES, *door.ROUTES,
+)  # fmt: skip
 """All routes there are: what a role may do is read off this table."""
+_PAGES: Final = (
+    ("/", "Overview", Role.VIEW),
+    ("/jobs", "Jobs", Role.VIEW),
+    ("/answers", "Answers", Role.VIEW),
+    ("/rules", "Rules", Role.VIEW),
+    ("/audit", "Audit", Role.ADMIN),
+)
 OPEN: Final = frozenset(route.pattern for route in ROUTES if route.role is Role.NOBODY)
 """The paths of what is served to those who are nobody, beside static files."""
-_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
+_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503, SchemaError: 503}
 
 
 class Site:
@@ -55,12 +63,30 @@ class Site:
         self.read_only = read_only
         self.polls = polls
         self.gate = gate or Gate()
+        self.board = Board(self)
+        self.operations = Operations()
         self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
 
     @property
     def store(self) -> Store:
         """The database: instances that are shown together share one."""
         return self.apps[0].store
+
+    @property
+    def where(self) -> str:
+        """The database, without a password."""
+        return self.store.url
+
+    def pages(self, visit: Visit) -> list[tuple[str, str]]:
+        """The pages that the navigation names for this visitor: paths and names."""
+        return [(path, name) for path, name, role in _PAGES if visit.visitor.role >= role]
+
+    def pretty(self, text: str) -> str:
+        """Stored JSON, a value a line; text that is no JSON as it is."""
+        try:
+            return msgspec.json.format(text, indent=2)
+        except msgspec.DecodeError:
+            return text
 
     # -- queues -----------------------------------------------------------------------------------------------------
     def name(self, queue: Queue) -> str:
@@ -153,7 +179,8 @@ class Site:
             return visit.base + static_path(name)
 
         found = self._templates.get_template(template)
-        text = found.render(site=self, visit=visit, status=status, static=static, **values)
+        now_ms = time.time_ns() // 1_000_000
+        text = found.render(site=self, visit=visit, status=status, static=static, now_ms=now_ms, **values)
         return Reply(status, text.encode("utf-8", "replace"))
 
     @cached_property

@@ -12,7 +12,7 @@ from hipq.dashboard.headers import secured
 from hipq.dashboard.visit import Reply
 
 PREFIX: Final = "/static/"
-_TYPES: Final = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
+_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 
 
 class StaticFile(NamedTuple):

@@ -80,6 +80,10 @@ class Visit(NamedTuple):
         """A field of the form."""
         return self.form[name][-1] if self.form.get(name) else default
 
+    def may(self, role: str) -> bool:
+        """Whether the visitor has this role, or a greater one."""
+        return self.visitor.role >= Role[role.upper()]
+
     @property
     def csrf_field(self) -> Markup:
         """What every form has in it."""
@@ -87,8 +91,8 @@ class Visit(NamedTuple):
 
     @property
     def is_fragment(self) -> bool:
-        """Whether htmx asks, for a part of the page."""
-        return "hx-request" in self.headers
+        """Whether only the main part of the page is asked for: live.js does, to put what has changed in place."""
+        return "x-fragment" in self.headers
 
     def link(self, path: str, **query: object) -> str:
         """The URL of one of the dashboard's pages. Parameters that are empty are left out."""

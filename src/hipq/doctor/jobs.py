@@ -61,11 +61,12 @@ def answers(health: Health, view: View) -> Iterator[Finding]:
 
 def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]:
     groups: dict[tuple[str, ...], list[Stuck]] = {}
+    served = _is_served(queue, health)
     for stuck in _stuck(queue, health):
-        is_late = stuck.waited >= view.patience
-        if stuck.why.reason in _ELSEWHERE or not (is_late or stuck.why.reason == Reason.NO_ENGINE):
+        is_late, unserved = stuck.waited >= view.patience, _is_unserved(stuck, served)
+        if stuck.why.reason in _ELSEWHERE or not (is_late or unserved):
             continue
-        groups.setdefault(_group(stuck), []).append(stuck)
+        groups.setdefault(_group(stuck, unserved), []).append(stuck)
     for some in groups.values():
         yield _finding(queue, some, health, view)
 
@@ -80,17 +81,25 @@ def _stuck(queue: QueueHealth, health: Health) -> Iterator[Stuck]:
         yield Stuck(sample, reason, (health.now - sample.since) / SECOND)
 
 
-def _group(stuck: Stuck) -> tuple[str, ...]:
+def _is_served(queue: QueueHealth, health: Health) -> bool:
+    return any(str(queue.tables.number) in engine.serves for engine in health.alive)
+
+
+def _is_unserved(stuck: Stuck, served: bool) -> bool:
+    """Whether no engine is there, or only engines of other queues."""
+    return stuck.why.reason == Reason.NO_ENGINE or (stuck.why.reason == Reason.NO_CODE and not served)
+
+
+def _group(stuck: Stuck, unserved: bool) -> tuple[str, ...]:
     row = stuck.sample.row
     kind = "start" if row.phase in _TO_START else row.phase
-    return (stuck.why.reason, kind) if stuck.why.reason == Reason.NO_ENGINE else (stuck.why.reason, kind, row.job_type)
+    return (stuck.why.reason, kind) if unserved else (stuck.why.reason, kind, row.job_type)
 
 
 def _finding(queue: QueueHealth, some: list[Stuck], health: Health, view: View) -> Finding:
     first = max(some, key=lambda stuck: stuck.waited)
     row, reason = first.sample.row, first.why.reason
-    served = any(str(queue.tables.number) in engine.serves for engine in health.alive)
-    level, advice = _decided(first, queue, served, view)
+    level, advice = _decided(first, queue, _is_served(queue, health), view)
     count = min(sum(stuck.sample.jobs for stuck in some), COUNTED)
     of_type = f" of type {row.job_type}" if len({stuck.sample.row.job_type for stuck in some}) == 1 else ""
     sentence = (
@@ -113,10 +122,9 @@ def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tupl
     """The finding for these jobs: how bad it is, and what to do."""
     row = stuck.sample.row
     look = view.command("job why", str(row.id))
+    if _is_unserved(stuck, served):
+        return PROBLEM if stuck.waited >= view.patience else WARNING, f"start a worker: {view.worker(queue.name)}"
     match stuck.why.reason:
-        case Reason.NO_ENGINE:
-            level = PROBLEM if stuck.waited >= view.patience else WARNING
-            return level, f"start a worker: {view.worker(queue.name)}"
         case Reason.NO_CODE:
             return PROBLEM, _lacking(row.job_type, queue, view)
         case Reason.DECIDING if strategy := stuck.why.details.get("strategy"):

@@ -51,6 +51,8 @@ STATES: Final = {
 """The states of an answer in the inbox, and what each says."""
 REPLAYABLE: Final = (NEW, BUFFERED, CONFLICT, LATE, UNREADABLE)
 """The states of answers that no job has used or is about to look at: such an answer may be delivered anew."""
+UNUSED: Final = (*REPLAYABLE, DUPLICATE)
+"""The states of answers that no job has used: few, as a rule, so that they have an index of their own."""
 
 
 class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -94,8 +94,13 @@ class Request:
         reply = http.request(self._method, url, body, headers, self._seconds)
         return outcome(reply, waits=self.waits, reply_key=self._reply_key)
 
+    @property
+    def target(self) -> str:
+        """Where its requests go, for people: without a password."""
+        return str(self._url) if isinstance(self._url, UrlTemplate) else str(address(self._url))
+
     def __repr__(self) -> str:
-        return f"<Request to {self._url if isinstance(self._url, UrlTemplate) else address(self._url)}>"
+        return f"<Request to {self.target}>"
 
 
 def webhook_id(job: Job[Any]) -> str:

@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
+from hipq.job.activity import Activity
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
 from hipq.job.progress import Report, Reported
 from hipq.job.schedule import Schedule, ScheduleChange
 from hipq.limits.rules import Rules
 from hipq.stores.audit import AuditEntry
+from hipq.stores.claim_groups import Head
 from hipq.stores.claims import Asked, Claim, Peek, Turned
 from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.values import (
@@ -132,8 +134,8 @@ class JobStore(Protocol):
         """What a job's handler has said of its progress in this attempt."""
 
     def reach(self, wanted: Filter, rows: int) -> int:
-        """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
-        each table that the filter is about: the id of the last of them; 0 = there are no more."""
+        """How far one gets by looking at so many jobs in each table that the filter is about, on the filter's way: in
+        the order of ids or against it, by its `walked`. The id of the last of them; 0 = there are no more."""
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
@@ -214,8 +216,8 @@ class EngineStore(Protocol):
 class LeaseStore(Protocol):
     """Engines, their leases, and the jobs they own."""
 
-    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
-        """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
+    def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
+        """A fresh engine_id with a lease of so many seconds. `serves`, `version` and `since`: see `EngineSeen`."""
 
     def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
         """Prolong a lease that is still alive, and count the engines that serve the same; None: an expired lease cannot
@@ -247,9 +249,9 @@ class AnswerStore(Protocol):
     def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
         """How many answers there are in each state, and how often in all they came: of one tenant, if it is named."""
 
-    def recent_answers(self, most: int) -> dict[str, int]:
-        """How many answers there are, to any job, that wait for their job ("buffered") or that nobody has looked at
-        ("new"), and how many of the latest `most` were late: it stops counting each at `most`."""
+    def unused_answers(self, queues: Sequence[int], most: int) -> dict[str, int]:
+        """How many answers to jobs of these queues no job has used, by their state: it stops counting at `most` for
+        each queue and state. An answer that was kept for a job which ended without it may still count as buffered."""
 
     def drop_answer(self, answer_id: int) -> bool:
         """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
@@ -277,6 +279,10 @@ class RuleStore(Protocol):
         """Take the queue's ticket for so many seconds, and read what its throttler is to be asked about: the first
         ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it only
         looks, and changes nothing."""
+
+    def would_start(self, claim: Claim, now: int, rules: Rules | None = None) -> list[Head]:
+        """The jobs that a claim could take now if a throttler had no say, in order: by the queue's rules, or by these
+        instead. Nothing is changed."""
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         """Give a ticket back unused, and say why."""
@@ -309,6 +315,23 @@ class TenantStore(Protocol):
         """How many jobs of a tenant there are, by type, state and phase (a job that was only given back is initial): of
         the next `rows` jobs behind an id, and the id behind which there are more; 0 = there are none. "sizes": of final
         jobs, with what they take, which has to read them."""
+
+
+class ActivityStore(Protocol):
+    """Counters of what has happened, by minute, hour and day: written by the verbs that change jobs."""
+
+    def activity(
+        self, queues: Sequence[int], grain: int, since: int, until: int, by: Literal["", "queue", "job_type"] = ""
+    ) -> list[Activity]:
+        """What has happened in these queues from the period on in which `since` is, and before `until`: by periods of
+        `grain` seconds, which are whole minutes, in their order; periods without anything are left out. For all of the
+        queues together, by queue, or by queue and job type. Older minutes have been folded into hours, and those into
+        days: they count where these begin. At most 2,000 periods, else it is Invalid; so it returns at most 2,000 rows,
+        or as many for each queue, or for each job type that is counted apart."""
+
+    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+        """Add counters of minutes up to those of hours, and of hours to those of days, where they are old, and delete
+        those of days that are very old; whether there may be more to do. It does a bounded part of it."""
 
 
 class NoteStore(Protocol):
@@ -344,6 +367,7 @@ class Store(
     AnswerStore,
     RuleStore,
     TenantStore,
+    ActivityStore,
     NoteStore,
     AuditStore,
     Protocol,

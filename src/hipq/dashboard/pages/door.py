@@ -33,7 +33,7 @@ def turn_away(site: Site, visit: Visit) -> Reply:
         return _door(site, visit, 403, CLOSED)
     login = f"{visit.base}/login"
     if visit.is_fragment:
-        return Reply(401, b"", headers=(("hx-redirect", login),))
+        return Reply(401, b"", headers=(("x-login", login),))
     if visit.method in ("GET", "HEAD") and _takes_html(visit):
         asked = visit.link(visit.path, **{name: values[-1] for name, values in visit.query.items()})
         return redirect(f"{login}?{urlencode({'next': asked.removeprefix(visit.base)})}")

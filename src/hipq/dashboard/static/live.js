@@ -64,7 +64,6 @@
     const { scrollLeft, scrollTop } = element;
     element.replaceWith(next);
     Object.assign(next, { scrollLeft, scrollTop });
-    window.htmx?.process(next);
     next.dispatchEvent(new CustomEvent("hipq:updated", { bubbles: true }));
   }
   function placeHeld() {
@@ -84,7 +83,7 @@
     losing ||= setTimeout(() => { if (offline) offline.hidden = false; }, LOST);
   }
   const here = () => `${location.pathname}${location.search}`;
-  const fetched = () => fetch(here(), { headers: { "hx-request": "true" }, cache: "no-store" });
+  const fetched = () => fetch(here(), { headers: { "x-fragment": "1" }, cache: "no-store" });
   const isAway = (reply) => reply.redirected || reply.status === 401 || reply.status === 403;
   function follow() {
     const address = new URL("live", root);
@@ -144,13 +143,6 @@
     if (polls) timer = setTimeout(poll, POLL);
     else follow();
   }
-  function restart() { // another page
-    since = "";
-    status = 200;
-    held.clear();
-    known.clear();
-    open();
-  }
   pause?.addEventListener("click", () => {
     const pressed = pause.getAttribute("aria-pressed") !== "true";
     pause.setAttribute("aria-pressed", String(pressed));
@@ -160,8 +152,5 @@
   document.addEventListener("visibilitychange", open);
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => { if (event.persisted) open(); });
-  for (const name of ["htmx:pushedIntoHistory", "htmx:replacedInHistory", "htmx:historyRestore"]) {
-    document.addEventListener(name, restart);
-  }
   open();
 })();

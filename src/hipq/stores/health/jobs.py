@@ -11,14 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
+from hipq.job.activity import ANSWER, COUNTERS, DAY, Histogram
 from hipq.job.model import COLUMNS, Row
 from hipq.job.order import BEHIND
+from hipq.job.when import SECOND
 from hipq.limits.admission import Remembered
 from hipq.limits.rules import load
 from hipq.stores import migrations
 from hipq.stores.asking import HOLDERS
-from hipq.stores.health.facts import COUNTED, Sample, UnclaimedAnswers
-from hipq.stores.values import Holder, Limits, QueueTables
+from hipq.stores.health.facts import COUNTED, Outstanding, Sample, UnclaimedAnswers
+from hipq.stores.values import LISTENERS, Holder, Limits, QueueTables
 
 Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 """Put a statement to the database."""
@@ -35,6 +37,8 @@ HEAVY: Final = 50
 """jobs that others pass;"""
 ANSWERS: Final = 10 * COUNTED
 """and answers, of all queues."""
+ENOUGH: Final = 20
+"""Answers by which one knows how long they usually take."""
 
 _COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
 _LEFT: Final = "phase IN ('deciding', 'answered', 'cancelling') AND owner = 0"
@@ -109,6 +113,24 @@ class Jobs:
         over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now"
         rows = self._rows(f"SELECT {_COLUMNS} FROM {over} ORDER BY deadline LIMIT 1", now=now)
         return [Sample(row, row.deadline, self._count(over, now=now)) for row in rows]
+
+    def outstanding(self, now: int) -> list[Outstanding]:
+        query = (
+            "SELECT id, job_type, wait FROM {_wait} WHERE phase = 'waiting' AND deadline > :now "
+            "ORDER BY deadline LIMIT :many"
+        )
+        return [Outstanding(*row) for row in self._ask(query, now=now, many=COUNTED)]
+
+    def usual(self, now: int) -> dict[str, float]:
+        """From the counters of the last day (primary key)."""
+        sums = ", ".join(f"sum({name})" for name in COUNTERS[ANSWER:])
+        query = (
+            f"SELECT job_type, {sums} FROM hipq_activity "
+            "WHERE queue = :number AND grain IN (60, 3600, 86400) AND starts >= :since GROUP BY job_type"
+        )
+        rows = self._ask(query, number=self._queue.number, since=now - DAY * SECOND)
+        found = {job_type: Histogram(tuple(map(int, counts))) for job_type, *counts in rows}
+        return {name: one.percentile(0.95) or 0.0 for name, one in found.items() if one.total >= ENOUGH}
 
     def left(self) -> list[Sample]:
         """For their retry handler, answer handler or cancel handler: the first of each type and retry strategy."""
@@ -209,3 +231,8 @@ def unclaimed(ask: Ask, now: int, by_name: bool) -> list[UnclaimedAnswers]:
         ") AS few WHERE job = 0 AND early_until < :now GROUP BY queue ORDER BY queue"
     )
     return [UnclaimedAnswers(*row) for row in ask(query, {"many": ANSWERS, "now": now})]
+
+
+def listeners(ask: Ask) -> dict[str, str]:
+    query = "SELECT name, value FROM hipq_notes WHERE kind = :kind ORDER BY name LIMIT :many"
+    return dict(ask(query, {"kind": LISTENERS, "many": COUNTED}))

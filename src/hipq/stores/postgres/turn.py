@@ -9,6 +9,7 @@ import msgspec
 
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import EXECUTING, FINAL, READY
+from hipq.job.tally import CountedTypes, tally
 from hipq.job.units import UNIT
 from hipq.job.windows import ALWAYS
 from hipq.limits.rules import Rules
@@ -20,6 +21,7 @@ from hipq.stores.postgres.insert import Insert, in_json, keep
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.rule_claims import Picked
+from hipq.stores.sql.activity import counted
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.rule_claims import MANY_TYPES, narrowed
 from hipq.stores.sql.settle import FINISHED, MOVED, Saved, Settling, finished, moved
@@ -48,6 +50,7 @@ class Settle(Settling):
     def __init__(self, statements: Statements[bytes], insert: Insert) -> None:
         self._statements = statements
         self._insert = insert
+        self._types = CountedTypes()
 
     def _write(self, conn: Connection, changes: dict[int, Change]) -> set[int]:
         parts: dict[tuple[int, bool], list[Change]] = {}
@@ -73,9 +76,15 @@ class Settle(Settling):
             conn.execute(self._statements.of("lock", queue), {"ids": by_queue[queue]})
 
     def _put(self, conn: Connection, name: str, queue: int, changes: list[Change], rows: list[Any]) -> set[int]:
-        query = self._statements.of(name, queue)
-        found = conn.execute(query, {"rows": in_json(rows)}, binary=True).fetchall()
-        saved = {job_id for (job_id,) in found}
+        written = "gone" if name == "finish" else "saved"
+        sure = f"(SELECT count(*) FROM {written}) = :jobs"
+        query = self._statements.of(name, queue, counted="activity_add", sure=sure)
+        counts = counted(tally(changes, self._types))
+        values = {"rows": in_json(rows), "counts": counts, "jobs": len(rows)}
+        saved = {job_id for (job_id,) in conn.execute(query, values, binary=True).fetchall()}
+        if len(saved) < len(rows):  # then nothing was counted there
+            counts = counted(tally([change for change in changes if change.before.id in saved], self._types))
+            conn.execute(self._statements.of("activity_add", sure="true"), {"counts": counts})
         keep(conn, large.changed(change for change in changes if change.before.id in saved))
         return saved
 

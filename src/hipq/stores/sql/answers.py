@@ -34,7 +34,8 @@ class AnswerVerbs(Dialect):
         return delivered
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
-        query = f"SELECT {', '.join(KEPT)} FROM hipq_answers WHERE {wanted.condition()} ORDER BY id LIMIT :limit"
+        query = f"SELECT {', '.join(KEPT)} FROM hipq_answers WHERE {wanted.condition()} "
+        query += f"ORDER BY id{wanted.order} LIMIT :limit"
         with self._reading(long=not wanted.queues) as sql:
             return sql.read(Kept, self._statements.spell(query), _values(wanted))
 
@@ -48,9 +49,9 @@ class AnswerVerbs(Dialect):
             found = sql.run(self._statements.spell(query), _values(wanted))
         return {state: (count, copies) for state, count, copies in found}
 
-    def recent_answers(self, most: int) -> dict[str, int]:
+    def unused_answers(self, queues: Sequence[int], most: int) -> dict[str, int]:
         with self._reading() as sql:
-            return dict(sql.found("recent_answers", most=most))
+            return dict(sql.found("unused_answers", queues=list(queues), most=most))
 
     def drop_answer(self, answer_id: int) -> bool:
         def work(sql: Sql) -> bool:

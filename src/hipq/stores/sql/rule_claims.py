@@ -107,6 +107,13 @@ class Rulebook(ABC):
         picked = self._admit(sql, claim, want, rules, memory, now).look()
         return self._remembered(sql, claim, found, picked) if found else picked, rules
 
+    def would_start(self, sql: Sql, claim: Claim, rules: Rules | None, now: int) -> list[Head]:
+        """The jobs that this claim could take if a throttler had no say, by these rules or the queue's. Nothing is
+        written."""
+        found = self.read(sql, claim.queue)
+        picked = self._admit(sql, claim, claim.limit, rules or found.rules, found.memory, now).look()
+        return self.reader(sql, claim.queue, now).these(picked.ids)
+
     def _remembered(self, sql: Sql, claim: Claim, found: Ruled, picked: Picked) -> Picked:
         if found.rules.in_force and picked.memory != found.memory:  # without limits the row is not locked
             sql.changed("remember", claim.queue, memory=picked.memory)

@@ -8,7 +8,7 @@ from hipq.job.model import Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, ticket_note
-from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claim_groups import Head, RankPosition
 from hipq.stores.claims import Asked, Claim
 from hipq.stores.sql.dialect import Dialect, Sql
 from hipq.stores.sql.rule_claims import Rulebook
@@ -61,6 +61,10 @@ class RuleVerbs(Dialect):
             return None
         with self._reading() as sql:  # there may be very many running jobs: not under the queue's lock
             return found(sql.rows("running", claim.queue))
+
+    def would_start(self, claim: Claim, now: int, rules: Rules | None = None) -> list[Head]:
+        with self._reading() as sql:
+            return self._rulebook.would_start(sql, claim, rules, now)
 
     def _take_ticket(self, sql: Sql, queue: int, engine_id: int, seconds: float) -> int:
         """The number of the queue's ticket; 0 while another engine has it."""

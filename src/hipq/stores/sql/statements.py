@@ -5,8 +5,8 @@ one. In a file,
 
 - `:name` is a value that the statement is run with;
 - `{live}`, `{final}` and `{number}` are the tables and the number of the queue that the statement is for;
-- `{READY}`, `{MATCHED}` and the like are constants of `hipq.job.states` and `hipq.job.answer`, and `{TODO}` is a
-  condition that is made of some of them;
+- `{READY}`, `{MATCHED}` and the like are constants of `hipq.job.states` and `hipq.job.answer`, and `{TODO}` and
+  `{UNUSED}` are conditions that are made of some of them;
 - `{columns}`, `{kept}`, `{by_early}` and `{strategy}` are the parts that a store gives once for all files: the columns
   of a job with its payload, from a table called l; the columns of an answer; the hint, if the database needs one, to
   use the index _early; and the name of the registered retry strategy that a job in phase deciding is to ask, or '';
@@ -34,8 +34,12 @@ _WORDS: Final = {
     for module in (states, answer)
     for name, value in vars(module).items()
     if name.isupper() and isinstance(value, str)
-} | {"{TODO}": f"phase IN ('{states.DECIDING}', '{states.ANSWERED}', '{states.CANCELLING}') AND owner = 0"}
-"""What files write as `{READY}`; and `{TODO}`: a job waits for user code other than its handler (index _todo)."""
+} | {
+    "{TODO}": f"phase IN ('{states.DECIDING}', '{states.ANSWERED}', '{states.CANCELLING}') AND owner = 0",
+    "{UNUSED}": f"state IN ({', '.join(map(repr, answer.UNUSED))})",
+}
+"""What files write as `{READY}`; `{TODO}`: a job waits for user code other than its handler (index _todo); and
+`{UNUSED}`: no job has used an answer (index hipq_answers_unused)."""
 
 
 def read(package: str) -> dict[str, str]:

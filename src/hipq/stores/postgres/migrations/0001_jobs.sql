@@ -29,7 +29,9 @@ CREATE TABLE hipq_engines (
   engine_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   lease_until TIMESTAMPTZ NOT NULL,     -- on clock_timestamp(): now() stands still while a transaction waits
   label TEXT NOT NULL,
-  serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
+  serves TEXT NOT NULL DEFAULT '{}',    -- the job types it has code for, by queue
+  version TEXT NOT NULL DEFAULT '',     -- hipq's, as it runs there
+  since BIGINT NOT NULL DEFAULT 0       -- when it took the lease; 0 = that is not known
 ) WITH (fillfactor = 50);
 -- Who may ask a queue's throttler, until when; a new number each time, so that a late answer is told from a fresh one.
 CREATE TABLE hipq_tickets (
@@ -96,6 +98,9 @@ CREATE INDEX hipq_answers_ids ON hipq_answers (twin) WHERE twin <> 0;
 CREATE INDEX hipq_answers_new ON hipq_answers (queue, id) WHERE state = 'new';
 -- what a job that begins to wait looks for;
 CREATE INDEX hipq_answers_open ON hipq_answers (job_key, job_type, queue, tenant, id) WHERE state = 'buffered';
+-- what nobody has used, for people to look at, newest first;
+CREATE INDEX hipq_answers_unused ON hipq_answers (queue, state, id)
+  WHERE state IN ('new', 'buffered', 'conflict', 'late', 'unreadable', 'duplicate');
 -- what belongs to a job;
 CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
 -- of that, what came before its job began to wait: hardly ever anything;
@@ -115,6 +120,35 @@ CREATE TABLE hipq_audit (
 );
 -- What need not be kept any longer.
 CREATE INDEX hipq_audit_time ON hipq_audit (at);
+-- What has happened, counted by queue, period and job type, in the transactions that change jobs: see hipq.job.activity.
+CREATE TABLE hipq_activity (
+  queue INTEGER NOT NULL,
+  grain INTEGER NOT NULL DEFAULT 60,    -- the seconds of the period: minutes, which become hours, and those days
+  starts BIGINT NOT NULL,               -- when the period begins
+  job_type TEXT COLLATE "C" NOT NULL,   -- '' = of types that are not counted apart
+  writer INTEGER NOT NULL DEFAULT 0,    -- the server's process that has counted, so that no row is everybody's; or 0
+  -- Runs, where they began; jobs that ended, by code; attempts after which a job is to run again. Then how many runs,
+  -- and answers, took less than 1 ms (_0), 3 ms, 10 ms, and so on; the last, 100000 seconds or more.
+  started BIGINT NOT NULL DEFAULT 0, ok BIGINT NOT NULL DEFAULT 0, failed BIGINT NOT NULL DEFAULT 0,
+  retry BIGINT NOT NULL DEFAULT 0, error BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0,
+  retried BIGINT NOT NULL DEFAULT 0, run_0 BIGINT NOT NULL DEFAULT 0, run_1 BIGINT NOT NULL DEFAULT 0,
+  run_2 BIGINT NOT NULL DEFAULT 0, run_3 BIGINT NOT NULL DEFAULT 0, run_4 BIGINT NOT NULL DEFAULT 0,
+  run_5 BIGINT NOT NULL DEFAULT 0, run_6 BIGINT NOT NULL DEFAULT 0, run_7 BIGINT NOT NULL DEFAULT 0,
+  run_8 BIGINT NOT NULL DEFAULT 0, run_9 BIGINT NOT NULL DEFAULT 0, run_10 BIGINT NOT NULL DEFAULT 0,
+  run_11 BIGINT NOT NULL DEFAULT 0, run_12 BIGINT NOT NULL DEFAULT 0, run_13 BIGINT NOT NULL DEFAULT 0,
+  run_14 BIGINT NOT NULL DEFAULT 0, run_15 BIGINT NOT NULL DEFAULT 0, run_16 BIGINT NOT NULL DEFAULT 0,
+  run_17 BIGINT NOT NULL DEFAULT 0, answer_0 BIGINT NOT NULL DEFAULT 0, answer_1 BIGINT NOT NULL DEFAULT 0,
+  answer_2 BIGINT NOT NULL DEFAULT 0, answer_3 BIGINT NOT NULL DEFAULT 0, answer_4 BIGINT NOT NULL DEFAULT 0,
+  answer_5 BIGINT NOT NULL DEFAULT 0, answer_6 BIGINT NOT NULL DEFAULT 0, answer_7 BIGINT NOT NULL DEFAULT 0,
+  answer_8 BIGINT NOT NULL DEFAULT 0, answer_9 BIGINT NOT NULL DEFAULT 0, answer_10 BIGINT NOT NULL DEFAULT 0,
+  answer_11 BIGINT NOT NULL DEFAULT 0, answer_12 BIGINT NOT NULL DEFAULT 0, answer_13 BIGINT NOT NULL DEFAULT 0,
+  answer_14 BIGINT NOT NULL DEFAULT 0, answer_15 BIGINT NOT NULL DEFAULT 0, answer_16 BIGINT NOT NULL DEFAULT 0,
+  answer_17 BIGINT NOT NULL DEFAULT 0,
+  PRIMARY KEY (queue, grain, starts, job_type, writer)
+) WITH (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+  autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+);
 -- The highest number a dropped queue had: ids contain it and may be written down anywhere, so it is not given again.
 CREATE TABLE hipq_dropped (highest INTEGER NOT NULL);
 INSERT INTO hipq_dropped VALUES (0);
