@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -175,17 +174,13 @@ def test_it_may_be_mounted_below_any_path(page: Browser, dashboard: Dashboard, s
         host.stop()
 
 
-@pytest.mark.parametrize(("path", "rows"), [("/jobs", "#rows tr"), ("/", "#queues")])
-def test_the_pages_of_the_dashboard_are_live(
-    page: Browser, served: Served, dashboard: Dashboard, shop: Hipq, jobs: list[int], path: str, rows: str
+def test_the_list_of_jobs_is_live(
+    page: Browser, served: Served, dashboard: Dashboard, shop: Hipq, jobs: list[int]
 ) -> None:
-    shown = f"[...document.querySelectorAll('{rows}')].map(one => one.textContent).join()"
-    assert page.open(f"{served.address}{path}") == 200
+    shown = "document.querySelector('#rows').textContent"
+    assert page.open(f"{served.address}/jobs") == 200
     eventually(lambda: dashboard.live._streams)
-    before = page.evaluate(shown)
-    assert len(jobs) == 3
+    assert page.evaluate("document.querySelectorAll('#rows tr').length") == len(jobs)
     shop.queues[0].enqueue("charge", key="the-new-one")
-    page.eventually(f"{shown} !== {json.dumps(before)}")
-    if path == "/jobs":
-        page.eventually(f"{shown}.includes('the-new-one')")
+    page.eventually(f"{shown}.includes('the-new-one')")
     assert page.complaints == []
