@@ -172,3 +172,15 @@ def test_it_may_be_mounted_below_any_path(page: Browser, dashboard: Dashboard, s
         page.requested.clear()
     finally:
         host.stop()
+
+
+def test_the_list_of_jobs_is_live(
+    page: Browser, served: Served, dashboard: Dashboard, shop: Hipq, jobs: list[int]
+) -> None:
+    shown = "document.querySelector('#rows').textContent"
+    assert page.open(f"{served.address}/jobs") == 200
+    eventually(lambda: dashboard.live._streams)
+    assert page.evaluate("document.querySelectorAll('#rows tr').length") == len(jobs)
+    shop.queues[0].enqueue("charge", key="the-new-one")
+    page.eventually(f"{shown}.includes('the-new-one')")
+    assert page.complaints == []
