@@ -13,6 +13,7 @@ from hipq.job.states import (
     ANSWERED,
     CANCELLING,
     DECIDING,
+    ERROR,
     EXECUTING,
     FINAL,
     PARKED,
@@ -20,6 +21,7 @@ from hipq.job.states import (
     RETRY,
     SCHEDULED,
     WAITING,
+    Code,
 )
 from hipq.job.when import SECOND, lasting, to_datetime
 
@@ -32,7 +34,7 @@ _SAID: Final = {
 def said(row: Brief) -> str:
     """What a job is doing, in one word that has a shape and a colour (`state` in _parts.html)."""
     if row.state == FINAL:
-        return row.code
+        return ERROR if row.code == Code.RETRY else row.code  # its time was over before it could be tried again
     return "retrying" if row.state == RETRY and row.phase != PARKED else _SAID[row.phase]
 
 
