@@ -8,10 +8,12 @@ from urllib.parse import quote
 
 import pytest
 from markupsafe import escape
+from msgspec.structs import replace
 
 from hipq.dashboard import looking
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role
+from hipq.job.model import Change
 from hipq.job.when import to_datetime
 from hipq.testing.clock import HandClock
 from tests.dashboard.seen import Element, go, parsed, see
@@ -269,6 +271,15 @@ def test_a_payload_that_is_too_large_to_be_searched_is_not_found_and_that_is_sai
     page = see(site, "/jobs?payload=customer%3D17")
     assert keys(page) == ["small"]
     assert "more than 8,192 characters are not searched" in page.one(id="rest").text
+
+
+def test_a_job_whose_time_was_over_before_its_next_try_is_shown(site: Site) -> None:
+    row = site.store.get(filled(site)["again-1"])
+    assert row
+    over = replace(row, state="final", phase="done", code="retry", token=row.token + 1)
+    assert not site.store.turn(0, [Change(row, over)], [], site.store.now()).lost
+    (line,) = see(site, "/jobs?state=ended&code=retry").one("tbody", id="rows").all("tr")
+    assert line.one(class_="state").text == "error"
 
 
 def test_who_may_only_look_selects_nothing(full: Site) -> None:

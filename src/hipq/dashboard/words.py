@@ -14,6 +14,7 @@ from hipq.job.states import (
     ANSWERED,
     CANCELLING,
     DECIDING,
+    ERROR,
     EXECUTING,
     FINAL,
     PARKED,
@@ -21,6 +22,7 @@ from hipq.job.states import (
     RETRY,
     SCHEDULED,
     WAITING,
+    Code,
 )
 from hipq.job.when import SECOND, lasting, moment, to_datetime
 
@@ -33,7 +35,7 @@ _SAID: Final = {
 def said(row: Brief) -> str:
     """What a job is doing, in one word that has a shape and a colour (`state` in _parts.html)."""
     if row.state == FINAL:
-        return row.code
+        return ERROR if row.code == Code.RETRY else row.code  # its time was over before it could be tried again
     return "retrying" if row.state == RETRY and row.phase != PARKED else _SAID[row.phase]
 
 

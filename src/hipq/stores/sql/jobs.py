@@ -147,7 +147,7 @@ class JobVerbs(Dialect):
 
     def _of_tables(self, name: str, queue: int, pages: Sequence[tuple[str, Mapping[str, str]]], around: str) -> Any:
         """A file's statement for each of these tables, and a statement around them all."""
-        found = [self._statements.text(name, queue, table=f"{{{table}}}", **page) for table, page in pages]
+        found = [self._statements.text(name, queue, **{"table": f"{{{table}}}", **page}) for table, page in pages]
         parts = " UNION ALL ".join(f"SELECT * FROM ({one}) AS one" for one in found)
         return self._statements.spell(around.format(parts))
 
