@@ -314,6 +314,17 @@ def test_charts_come_from_the_counters(site: Site, app: Hipq) -> None:
     assert charge[-1].startswith("p50 ")
 
 
+def test_the_counters_of_very_many_queues_are_summed_up_beside_the_pages(
+    site: Site, app: Hipq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hipq.dashboard.board.MANY", 1)
+    monkeypatch.setattr("hipq.dashboard.board.PATIENCE", 0.0)
+    app.queues[1].enqueue("send")
+    app.run(until_empty=True)
+    assert "are being summed up: look again in a moment" in see(site, "/").one(id="past").text
+    eventually(lambda: "In the last hour: 1 run began, 1 job ended." in see(site, "/").one(id="past").text)
+
+
 def test_figures_say_how_old_they_are_without_an_engine(site: Site, app: Hipq, url: str) -> None:
     app.queues[1].enqueue("send")
     app.run(until_empty=True)

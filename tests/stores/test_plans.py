@@ -19,13 +19,14 @@ from msgspec.structs import replace
 from hipq.job import transitions
 from hipq.job.activity import HOUR, MINUTE
 from hipq.job.model import Change, Row
-from hipq.job.states import PARKED, SCHEDULED
+from hipq.job.states import EXECUTING, PARKED, SCHEDULED
 from hipq.job.when import SECOND
 from hipq.job.windows import dump, is_open, window
 from hipq.limits.limit import limit
 from hipq.limits.per_lane import per_lane
 from hipq.limits.rules import Rules
 from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.protocols import Store
 from hipq.stores.values import EARLIEST
@@ -184,6 +185,10 @@ class Scene:
         assert (counts.ready, counts.scheduled, counts.waiting, counts.parked) == (WANTED,) * 4
         assert self.store.unused_answers([self.plain, self.ruled], WANTED)["buffered"] == WANTED
 
+    def running_jobs(self) -> None:
+        wanted = Filter(self.ruled, phase=EXECUTING, table="live", limit=2 * WANTED)
+        assert len(self.store.find(wanted, brief=True)) == 2 * WANTED
+
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
         assert len(self.store.owned(queues, None, 2 * WANTED)) == 2 * WANTED
@@ -218,6 +223,7 @@ CASES: Final = {
     "ask": "key ready todo owner parked wait",
     "ready_outside_window": "ready",
     "depth": "ready stage wait owner parked retry failed time",
+    "running_jobs": "owner",
     "rescue": "owner",
     "pass_time": "stage parked",
     "prune": "key ready todo time",

@@ -1,4 +1,4 @@
-"""A queue at a glance: how many jobs there are of each kind, which has been due for longest, its rules."""
+"""What there is in a queue: how many jobs of each kind, which has been due for longest, its rules."""
 
 from __future__ import annotations
 
