@@ -42,7 +42,7 @@ def _needs(what: str, package: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name != package.replace("-", "_"):
+        if (error.name or "").partition(".")[0] != package.replace("-", "_"):
             raise
         raise Invalid(f"{what} needs {package}: pip install {package}") from None
 

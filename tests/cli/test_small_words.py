@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from hipq import Answer, Hipq, Job, NotFound, Wait
+from hipq import Answer, Hipq, Job, JobId, NotFound, Wait
+from hipq.job.model import numbered
 from hipq.testing import harness
 from tests.cli.conftest import HipqCommand
 
@@ -20,11 +21,11 @@ def test_a_database_is_no_option_of_a_worker(hipq: HipqCommand) -> None:
 
 def test_a_syntax_error_says_its_own_place(hipq: HipqCommand, folder: Path) -> None:
     (folder / "broken.py").write_text("app = Hipq(\n")
-    assert hipq("worker", "broken:app").complaint.endswith("(broken.py, line 1)")
+    assert hipq("worker", "broken:app").err.splitlines()[-1].endswith("(broken.py, line 1)")
 
 
 def test_a_forgotten_queue_is_what_is_said(hipq: HipqCommand) -> None:
-    assert "no queue report" in hipq("cron", "change", "shop:app", "report", "*/2 * * * *").complaint
+    assert "there is no queue 'report'" in hipq("cron", "change", "shop:app", "report", "*/2 * * * *").complaint
 
 
 def test_durations_are_shown_as_they_are_written(hipq: HipqCommand, folder: Path) -> None:
@@ -68,9 +69,6 @@ def test_why_is_its_sentence_and_has_no_links_in_it() -> None:
 
 
 def test_a_job_of_a_transaction_that_is_open_is_not_there_yet(shop: Hipq) -> None:
-    queue = shop.queues[0]
-    job_id = queue.enqueue("quick")
-    shop.run(until_empty=True)
-    shop.jobs.prune(older_than=0, queue=queue.name)
+    job_id = JobId.of(shop, numbered(99, shop.queues[0].number))
     with pytest.raises(NotFound, match="it is there once the transaction commits in which it was added"):
         _ = job_id.status

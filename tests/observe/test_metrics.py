@@ -77,16 +77,10 @@ def work(app: Hipq) -> None:
         queue.enqueue(name)
     for key in ("a", "b", "c"):
         charge.enqueue(key=key)
-    broken = queue.job("broken", critical=True)(lambda _: Wait())
-    broken.answered(lambda _job, answer: answer.data["receipt"])
-    broken.enqueue(key="a")
     app.cancel(queue.enqueue("good", delay=60))
     app.run(until_empty=True)
     charge.answer("a", 1)
     charge.answer("b", 1, error=True)
-    broken.answer("a", {})
-    app.run(until_empty=True)
-    app.cancel(next(job.id for job in app.jobs("orders", type="broken")))
     charge.answer("nobody", 1)
     app.run(until_empty=True)
     queue.enqueue("good")
@@ -112,7 +106,6 @@ def test_what_prometheus_reads(app: Hipq) -> None:
     assert found["hipq_start_delay_seconds_bucket", "+Inf", "orders", "good"] == 1
     assert found["hipq_answers_total", "matched", "orders"] == 2
     assert found["hipq_answers_total", "buffered", "orders"] == 1
-    assert found["hipq_answer_failures_total", "orders", "broken"] == 1
     assert found["hipq_answer_wait_seconds_count", "orders"] == 2
     assert found[("hipq_store_up",)] == 1
     assert found["hipq_engines", "orders"] == 0
@@ -121,6 +114,19 @@ def test_what_prometheus_reads(app: Hipq) -> None:
     assert found["hipq_queue_jobs", "scheduled", "orders", ""] == 1
     assert found["hipq_queue_oldest_due_seconds", "orders"] == pytest.approx(90, abs=1)
     assert (found["hipq_limit_held", "orders"], found["hipq_limit_units", "orders"]) == (1, 3)
+
+
+def test_failures_of_answer_handlers_are_counted(app: Hipq) -> None:
+    collector = Collector(app)
+    charge = app.queue("orders").job("charge")(lambda _: Wait())
+    charge.answered(lambda _job, answer: answer.data["receipt"])
+    charge.enqueue(key="a")
+    app.run(until_empty=True)
+    charge.answer("a", {})
+    app.run(until_empty=True)
+    app.database.clock.advance(seconds=1)  # type: ignore[union-attr]
+    app.run(until_empty=True)
+    assert scrape(collector)["hipq_answer_failures_total", "orders", "charge"] == 2
 
 
 def test_an_engine_and_a_listener_are_seen(app: Hipq) -> None:

@@ -414,9 +414,9 @@ class Answers:
         before = call.first.get(new["job"])
         if before is None or before["phase"] != ANSWERED or new["state"] != LATE or not _tries(before):
             return False
-        look = self._jobs.looked.get((new["job"], before["token"], new["id"]))
         over = 0 < json.loads(before["wait"]).get("gives_up", 0) <= row["update_time"]
-        return over and look is not None and look.do == "raise" and row["failures"] == before["failures"] + 1
+        failed = row["failures"] == before["failures"] + 1 and "its answer handler failed" in row["error"]
+        return bool(over and failed)
 
     def _is_copy(self, new: Row, call: Call) -> bool:
         """Its job has just looked at the same one, and is to be tried again because of it."""
