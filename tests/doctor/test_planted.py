@@ -310,7 +310,7 @@ def test_a_queue_that_nobody_serves_is_named_at_once(doctor: Doctor, shop: Hipq,
     eventually(shop.store.engines)
     shop.known("mails").enqueue("letter")
     found = doctor.only("--db", shop.url)
-    assert (found["check"], found["level"], found["queue"]) == ("jobs", "problem", "shop.mails")
+    assert (found["check"], found["level"], found["queue"]) == ("jobs", "warning", "shop.mails")
     assert "no engine that works on its queue is alive" in found["sentence"]
     assert "hipq worker MODULE:APP -q mails" in found["advice"]
 

@@ -93,7 +93,7 @@ def harness(
             from hipq.testing.schema import own_schema  # it needs psycopg
 
             if db is None:
-                raise Invalid("fresh=True makes a schema in a PostgreSQL database: say in which, with db=")
+                raise Invalid("fresh=True is for PostgreSQL: say with db= in which database the test gets its schema")
             db = stack.enter_context(own_schema(url_of(db)))
         for app in apps:
             stack.enter_context(elsewhere(app, db, clock))
