@@ -132,7 +132,7 @@ function draw(plot) {
     series: [
       { value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
       ...series.lines.map((line) => ({
-        label: line.name, stroke: tone(line.tone), width: 1.5, points: { show: series.x.length === 1 }, fill: line.fill ? `color-mix(in srgb, ${tone(line.tone)} 12%, transparent)` : undefined,
+        label: line.name, stroke: tone(line.tone), width: 1.5, points: { size: 4 }, fill: line.fill ? `color-mix(in srgb, ${tone(line.tone)} 12%, transparent)` : undefined,
         value: (_chart, value) => value == null ? "–" : said(value), dash: line.dash ? [4, 3] : undefined,
       })),
     ],
