@@ -79,6 +79,8 @@ def asked_in(get: Callable[[str], str]) -> dict[str, str]:
 def searches(site: Site, asked: Mapping[str, str], *, oldest: bool = False, table: str = "") -> list[Search]:
     """What this filter is in each queue that it is about. `table`: of these, only "live" or "final" jobs."""
     now, mask = site.store.now(), site.mask
+    if mask and asked.get("error"):
+        raise Invalid("errors are not searched where fields are masked: what is hidden there could be guessed")
     given = _given(asked, now)
     is_meant = None
     if "payload" in asked:

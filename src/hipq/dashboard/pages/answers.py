@@ -6,6 +6,7 @@ import heapq
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hipq.answers.reports import as_rows, streams
+from hipq.dashboard import bodies
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, redirect
 from hipq.errors import Conflict
 from hipq.job import names
@@ -82,6 +83,7 @@ def one(site: Site, visit: Visit) -> Reply:
         "answer.html", visit, now=site.store.now(), queue=name, answer=kept, meaning=STATES[kept.state],
         types=sorted(one.name for one in queue.job_types), may_replay=kept.state in REPLAYABLE,
         may_drop=kept.state != MATCHED, done=_done(visit),
+        body=bodies.shown(kept.data, site.mask, of_daemon=bool(kept.tenant)),
     )  # fmt: skip
 
 
@@ -94,7 +96,10 @@ def replay(site: Site, visit: Visit) -> Reply:
         done = inbox.rekey(kept.id, key or kept.job_key, type=job_type or None)
     else:
         done = inbox.replay(kept.id)
-    return redirect(visit.link(f"/answers/{done.id}", done="replayed", number=done.id, outcome=str(done.outcome)))
+    return redirect(
+        visit.link(f"/answers/{done.id}", done="replayed", number=done.id, outcome=str(done.outcome)),
+        {"outcome": str(done.outcome), "number": done.id},
+    )
 
 
 def drop(site: Site, visit: Visit) -> Reply:
@@ -105,14 +110,15 @@ def drop(site: Site, visit: Visit) -> Reply:
 
 def drop_some(site: Site, visit: Visit) -> Reply:
     """Those that are checked in the list."""
-    kept_back = 0
-    for number in visit.form.get("answer", ())[:PAGE]:
+    kept_back, numbers = 0, visit.form.get("answer", ())[:PAGE]
+    for number in numbers:
         _, queue, kept = _answer(site, visit._replace(params={"number": number}))
         try:
             queue.app.answers.drop(kept.id)
         except Conflict:
             kept_back += 1
-    return redirect(visit.link("/answers", state=visit.sent("state"), queue=visit.sent("queue"), kept=kept_back or ""))
+    where = visit.link("/answers", state=visit.sent("state"), queue=visit.sent("queue"), kept=kept_back or "")
+    return redirect(where, {"answers": list(numbers), "left": kept_back})
 
 
 # -- what a visit asks for --------------------------------------------------------------------------------------------

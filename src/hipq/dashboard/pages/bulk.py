@@ -168,7 +168,8 @@ def _until_now(site: Site, search: Search) -> Search:
 
 def _started(site: Site, visit: Visit, operation: Operation) -> Reply:
     site.operations.start(operation)
-    return redirect(visit.link(f"/bulk/{operation.id}"))
+    said = {name: values[-1] for name, values in visit.form.items() if name not in ("csrf", "job") and values[-1]}
+    return redirect(visit.link(f"/bulk/{operation.id}"), {**said, "selected": len(visit.form.get("job", ()))})
 
 
 def progress(site: Site, visit: Visit) -> Reply:

@@ -93,8 +93,10 @@ def try_limit(site: Site, visit: Visit) -> Reply:
 # -- changing ---------------------------------------------------------------------------------------------------------
 def set_limit(site: Site, visit: Visit) -> Reply:
     queue = site.queue(visit.params["queue"])
-    queue.app.rules.set_limit(queue.name, _limits(visit))
-    return redirect(visit.link("/rules", done="limited"))
+    wanted = _limits(visit)
+    queue.app.rules.set_limit(queue.name, wanted)
+    said = {"limits": [str(one) for one in wanted] if isinstance(wanted, list) else wanted or "the code's"}
+    return redirect(visit.link("/rules", done="limited"), said)
 
 
 def pause(site: Site, visit: Visit) -> Reply:
@@ -102,7 +104,9 @@ def pause(site: Site, visit: Visit) -> Reply:
     wanted = visit.sent("to") == "paused"
     lane = visit.sent("lane") if "lane" in visit.form else None
     queue.app.rules.set_paused(queue.name, lane, visit.sent("type") or None, wanted)
-    return redirect(visit.link("/rules", done="paused" if wanted else "resumed"))
+    part = {name: visit.sent(name) for name in ("lane", "type") if name in visit.form}
+    done = "paused" if wanted else "resumed"
+    return redirect(visit.link("/rules", done=done), {"to": done, **part})
 
 
 def cron(site: Site, visit: Visit) -> Reply:
@@ -114,10 +118,11 @@ def cron(site: Site, visit: Visit) -> Reply:
         case "resumed":
             queue.app.cron.resume(queue.name, name)
         case "now":
-            return redirect(visit.link(f"/jobs/{int(queue.app.cron.run_now(queue.name, name))}"))
+            job = int(queue.app.cron.run_now(queue.name, name))
+            return redirect(visit.link(f"/jobs/{job}"), {"schedule": name, "job": job})
         case _:
             raise Refused(400, "a schedule is paused, resumed or run now")
-    return redirect(visit.link("/rules", done="cron"))
+    return redirect(visit.link("/rules", done="cron"), {"schedule": name, "to": visit.sent("to")})
 
 
 def change_cron(site: Site, visit: Visit) -> Reply:
@@ -130,10 +135,11 @@ def change_cron(site: Site, visit: Visit) -> Reply:
             queue.app.cron.reset(queue.name, name)
         case "removed":
             queue.app.cron.remove(queue.name, name)
-            return redirect(visit.link("/rules", done="removed"))
+            return redirect(visit.link("/rules", done="removed"), {"schedule": name, "to": "removed"})
         case _:
             raise Refused(400, "a schedule is changed, reset or removed")
-    return redirect(visit.link("/rules", done="cron"))
+    said = {"schedule": name, "to": visit.sent("to"), "expression": visit.sent("expression"), "tz": visit.sent("tz")}
+    return redirect(visit.link("/rules", done="cron"), {key: text for key, text in said.items() if text})
 
 
 # -- what a visit asks for --------------------------------------------------------------------------------------------
