@@ -15,7 +15,6 @@ from uuid import uuid4
 from hipq.answers.results import Results
 from hipq.app import Hipq
 from hipq.callback.webhook import SCHEME, Webhook
-from hipq.database import Database
 from hipq.errors import Invalid, JobFailed, shown
 from hipq.job import payload
 from hipq.job.model import Row
@@ -26,6 +25,7 @@ from hipq.job.when import moment, to_datetime
 from hipq.job_type import JobType
 from hipq.stores.open import url_of
 from hipq.testing.clock import START, HandClock
+from hipq.testing.database import OfTest, own_schema
 from hipq.testing.drive import Drive
 from hipq.testing.expect import Expectations, of_these
 from hipq.testing.inline import Ran
@@ -38,16 +38,6 @@ from hipq.transports.webhooks import ID
 IN_MEMORY = "sqlite://"
 _entering = threading.Lock()
 """Held while an app is put on a test's database, so that of two tests only one gets it."""
-
-
-class OfTest(Database):
-    """An app's database during a test. The test ends it: the app's own `close()`, as at the end of a web server's
-    lifespan, leaves it, since jobs in memory would be gone."""
-
-    def close(self) -> None: ...
-
-    def end(self) -> None:
-        super().close()
 
 
 class Passing(TypedDict, total=False):
@@ -100,8 +90,6 @@ def harness(
     whole(max_jobs, "max_jobs", 1, 1_000_000_000)
     with ExitStack() as stack:
         if fresh:
-            from hipq.testing.schema import own_schema  # it needs psycopg
-
             db = stack.enter_context(own_schema(url_of(db)))
         for app in apps:
             stack.enter_context(elsewhere(app, db, clock))
