@@ -32,6 +32,7 @@ from hipq.limits.per_lane import per_lane
 from hipq.limits.rate import rate
 from hipq.limits.share import share
 from hipq.queue import Queue
+from hipq.version import __version__ as __version__
 
 __all__ = [
     "Answer", "Answered", "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job",
@@ -39,4 +40,3 @@ __all__ = [
     "SchemaError", "ServiceError", "StoreBroken", "StoreError", "StoreUnavailable", "Wait", "Why", "admit", "aged",
     "backoff", "callbacks", "defer", "fixed", "limit", "per_lane", "rate", "reject", "schedule", "share", "window",
 ]  # fmt: skip
-__version__ = "0.1.0"

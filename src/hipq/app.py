@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hipq.database import Database
+from hipq.database import Database, MakeDatabase
 from hipq.declared import DeclaredQueues
 from hipq.engine.accept import LaneBy
 from hipq.engine.timetable import LEASE, POLL
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 
 class Hipq:
     """An instance: a name, a database, queues. `db` is a URL, `{"driver": "sqlite", "database": "shop.db"}`,
-    `{"driver": "postgresql", "database": "shop", "host": "db", ...}` with any key of libpq, or JSON of such a mapping.
-    Without it the database is $HIPQ_DATABASE_URL, else `database` of hipq.toml, else a SQLite file named after the
-    instance, in the current folder.
+    `{"driver": "postgresql", "database": "shop", "host": "db", ...}` with any key of libpq, or JSON of such a mapping;
+    or one of Django's, `hipq.django.django_database()`. Without it the database is $HIPQ_DATABASE_URL, else `database`
+    of hipq.toml, else a SQLite file named after the instance, in the current folder.
 
     The everyday verbs are methods; the others are sorted by subject: `jobs`, `rules`, `cron`, `answers`, `streams`."""
 
     def __init__(
         self,
         name: str,
-        db: str | Mapping[str, Any] | None = None,
+        db: str | Mapping[str, Any] | MakeDatabase | None = None,
         *,
         table_naming: TableNaming | None = None,
         clock: Clock | None = None,
@@ -82,7 +82,7 @@ class Hipq:
         naming = table_naming or default_table_naming
         self.declared = DeclaredQueues(lambda queue: naming(self.name, queue))
         self._callback_url = callback_url
-        self.database = Database(self, db, clock)
+        self.database = db(self, clock) if callable(db) else Database(self, db, clock)
         self.is_elsewhere = False
         """Whether the instance is on another database for a while, as in a test."""
         if wanted := os.environ.get("HIPQ_TRACES", ""):
@@ -342,7 +342,9 @@ class Hipq:
         return applied
 
     def close(self) -> None:
-        self.database.close()
+        """Close the database. A test ends its own: in one, the end of a web server's lifespan leaves it open."""
+        if not self.is_elsewhere:
+            self.database.close()
 
     # -- for the parts ------------------------------------------------------------------------------------------------
     def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hipq.engine.accept import Coalescer
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class Database:
     def __init__(self, app: Hipq, db: str | Mapping[str, Any] | None, clock: Clock | None) -> None:
-        self.url = url_of(db if db is not None else _default_url(app.name))
+        self._url = url_of(db if db is not None else _default_url(app.name))
         self.clock = clock
         self.steady = (clock or SystemClock()).steady
         self._app = app
@@ -32,7 +32,25 @@ class Database:
         self._signer: Signer | None = None
 
     @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def kind(self) -> str:
+        return "sqlite" if self.url.startswith("sqlite") else "postgresql"
+
+    def in_tests(self, app: Hipq, clock: Clock) -> Database:
+        """The database that a test has in the place of this one."""
+        return Database(app, "sqlite://", clock)
+
+    @property
     def store(self) -> Store:
+        """What to work with at this moment."""
+        return self.own
+
+    @property
+    def own(self) -> Store:
+        """The database on connections of our own, opened at its first use."""
         if self._store is None:
             with self._lock:
                 if self._store is None:
@@ -46,7 +64,7 @@ class Database:
     @property
     def coalescer(self) -> Coalescer:
         if self._coalescer is None:
-            self._coalescer = Coalescer(self.store, self._app.added)
+            self._coalescer = Coalescer(self.own, self._app.added)
         return self._coalescer
 
     @property
@@ -54,7 +72,7 @@ class Database:
         if self._results is None:
             from hipq.answers.results import Results  # most programs wait for no result
 
-            store = self.store
+            store = self.own
             with self._lock:
                 self._results = self._results or Results(store, self._app.events)
         return self._results
@@ -68,7 +86,7 @@ class Database:
         if self._signer is None:
             from hipq.callback.signing import Signer  # most programs are not called back
 
-            self._signer = Signer(self.store, self._app.name)
+            self._signer = Signer(self.own, self._app.name)
         return self._signer
 
     def close(self) -> None:
@@ -77,6 +95,10 @@ class Database:
         if self._store is not None:
             self._store.close()
             self._store = self._coalescer = self._results = self._signer = None
+
+
+MakeDatabase = Callable[["Hipq", Clock | None], Database]
+"""A database that is more than a URL: `hipq.django.django_database` gives one."""
 
 
 def _default_url(name: str) -> str:

@@ -3,13 +3,14 @@ many by filter. Each is a move of a stored row like those of the engine, and lik
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hipq.engine.settle import save_apart
 from hipq.errors import Conflict, NotFound, StoreBusy
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault, FaultKind
+from hipq.job.meta import with_parent
 from hipq.job.model import Change, New, Row
 from hipq.job.states import ANSWERED, CANCELLING, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
@@ -39,6 +40,21 @@ class Changed(NamedTuple):
 
     def __add__(self, other: Changed) -> Changed:  # type: ignore[override]
         return Changed(self.changed + other.changed, self.skipped + other.skipped)
+
+
+class Moved(NamedTuple):
+    """What became of each of some jobs."""
+
+    changed: list[Row]
+    """As they were before."""
+    left: int
+    """Had come to it by themselves."""
+    refused: list[str]
+    """Why not, of each that it could not be done to."""
+
+    @property
+    def counted(self) -> Changed:
+        return Changed(len(self.changed), self.left + len(self.refused))
 
 
 class Operator:
@@ -121,32 +137,43 @@ class Operator:
     def many(self, wanted: Filter, move: Move, event: str) -> Iterator[Changed]:
         """The same to all that are live and found, page after page, each page in one transaction."""
         for rows in self._pages(wanted._replace(table="live")):
-            changes, skipped, now = list[Change](), 0, self._store.now()
-            for row in rows:
-                try:
-                    after = move(row, now)
-                except Conflict:
-                    after = None
-                if after is None:
-                    skipped += 1
-                else:
-                    changes.append(Change(row, after, (), event))
-            saved, turned, blocked = save_apart(self._store, 0, changes, now)
-            made = [change for change in saved if change.before.id not in turned.lost]
-            for change in made:
-                self._tell(change, now)
-            done = Changed(len(made), skipped)
-            for job_id in {*turned.lost, *blocked}:  # they moved meanwhile: each by itself
-                done += self._once_more(job_id, move, event)
-            self._store.waker.notify()
-            yield done
+            yield self.all_of(rows, move, event).counted
+
+    def all_of(self, rows: Sequence[Row], move: Move, event: str) -> Moved:
+        """The same to each of these live jobs, in one transaction."""
+        changes, left, why, now = list[Change](), 0, list[str](), self._store.now()
+        for row in rows:
+            try:
+                after = move(row, now)
+            except Conflict as error:
+                why.append(str(error))
+            else:
+                left += after is None
+                changes += [Change(row, after, (), event)] if after else []
+        saved, turned, blocked = save_apart(self._store, 0, changes, now)
+        made = [change for change in saved if change.before.id not in turned.lost]
+        for change in made:
+            self._tell(change, now)
+        done = {change.before.id for change in made}
+        for job_id in {*turned.lost, *blocked}:  # they moved meanwhile: each by itself
+            try:
+                self.one(job_id, move, event)
+                done.add(job_id)
+            except (Conflict, NotFound, StoreBusy) as error:
+                why.append(str(error))
+        self._store.waker.notify()
+        return Moved([row for row in rows if row.id in done], left, why)
 
     def all_again(self, wanted: Filter) -> Iterator[Changed]:
         """Add a job like each that has ended and is found. A live job with the same key is left alone."""
         for rows in self._pages(wanted._replace(table="final")):
-            stored = self._stored([self._like(row) for row in rows])
-            added = sum(not one.duplicate for one in stored)
+            added = len(self.again(rows))
             yield Changed(added, len(rows) - added)
+
+    def again(self, rows: Sequence[Row]) -> list[int]:
+        """Add a job like each of these, which have ended, unless a live one has its key: the ids of the new ones."""
+        stored = self._stored([self._like(row) for row in rows])
+        return [one.id for one in stored if not one.duplicate]
 
     def _stored(self, news: list[New], all_or_nothing: bool = False) -> list[Stored]:
         stored = self._store.enqueue(news, all_or_nothing=all_or_nothing)
@@ -163,13 +190,6 @@ class Operator:
             after, large = rows[-1].id, sum(len(row.job_data) for row in rows) > LARGE
             size = max(size // 4, 1) if large else min(size * 2, PAGE)
 
-    def _once_more(self, job_id: int, move: Move, event: str) -> Changed:
-        try:
-            self.one(job_id, move, event)
-        except (Conflict, NotFound, StoreBusy):
-            return Changed(0, 1)
-        return Changed(1, 0)
-
     def _like(self, row: Row) -> New:
         queue, now = self._app.declared.of_job(row.id), self._store.now()
         at = opening(row.time_windows, now)
@@ -177,7 +197,8 @@ class Operator:
             queue=queue.number, job_type=row.job_type, job_key="" if row.job_key == str(row.id) else row.job_key,
             job_data=row.job_data, phase=READY if at <= now else SCHEDULED, rank=queue.order.rank(at, row.priority),
             scheduled_run_time=at, create_time=now, priority=row.priority, throttle_factor=row.throttle_factor,
-            timeout=row.timeout, lane=row.lane, tenant=row.tenant, time_windows=row.time_windows, meta=row.meta,
+            timeout=row.timeout, lane=row.lane, tenant=row.tenant, time_windows=row.time_windows,
+            meta=with_parent(row.meta, 0),
         )  # fmt: skip
 
     def _tell(self, change: Change, now: int) -> None:

@@ -162,6 +162,17 @@ def test_half_a_call_in_a_second_is_one_in_two() -> None:
     assert buckets.take("a")
 
 
+def test_more_may_arrive_at_once_and_looking_takes_nothing() -> None:
+    steady = Seconds()
+    buckets = RateBuckets(0.5, steady, burst=3)
+    assert all(buckets.has("a") for _ in range(5))
+    for _ in range(3):
+        buckets.charge("a", 1)
+    assert [buckets.has("a"), buckets.has("b")] == [False, True]
+    steady.now += 2
+    assert buckets.has("a")
+
+
 def test_memory_for_addresses_is_bounded_and_an_ipv6_network_is_one() -> None:
     buckets = RateBuckets(1, Seconds())
     for number in range(ADDRESSES + 50):

@@ -36,6 +36,7 @@ from hipq.executors.execution import Execution
 from hipq.job.fault import Fault
 from hipq.limits.limit import Limit, limit
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
+from tests.dashboard.serving import logged_in
 
 COMMAND = [sys.executable, "-m", "hipq.cli.main", "demo"]
 
@@ -113,11 +114,17 @@ def test_what_it_suggests_can_be_pasted(folder: Path) -> None:
     done = subprocess.run([*COMMAND, "--seconds", "4", "--keep", place], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     commands = re.findall(r"^  (?!#)(.* --.*)$", done.stdout.partition("What to try next")[2], re.MULTILINE)
-    assert [re.findall(r"\b(show|why|answers|bench)\b", command)[0] for command in commands] == [
-        "show", "why", "answers", "bench",
+    assert [re.findall(r"\b(dashboard|show|why|answers|bench)\b", command)[0] for command in commands] == [
+        "dashboard", "show", "why", "answers", "bench",
     ]  # fmt: skip
+    shown = f"exec timeout --preserve-status -s INT 60 {commands[0]} --port 0"
+    with subprocess.Popen(["bash", "-c", shown], stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+        assert process.stdout
+        url = process.stdout.readline().removeprefix("dashboard: ").strip()
+        assert 'href="/jobs"' in logged_in(url)
+        process.terminate()
     said = []
-    for command in (*commands[:3], f"{commands[3]} --seconds 1"):
+    for command in (*commands[1:4], f"{commands[4]} --seconds 1"):
         ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder, timeout=60)
         assert ran.returncode == 0, f"{command}\n{ran.stderr}"
         said.append(ran.stdout)

@@ -17,6 +17,7 @@ import pytest
 
 from hipq import Hipq
 from tests.cli.conftest import SHOP, HipqCommand, alive, eventually
+from tests.dashboard.serving import logged_in
 
 ASKS = """
 
@@ -29,10 +30,11 @@ def ask(job: Job):
 
 class Dev:
     def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
+            self.port, self.dashboard = free.getsockname()[1], other.getsockname()[1]
         self.file = folder / "dev.log"
         command = [sys.executable, "-m", "hipq.cli.main", "dev", "shop:app", "--port", str(self.port)]
+        command += ["--dashboard-port", str(self.dashboard)]
         with self.file.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
 
@@ -63,6 +65,9 @@ def test_jobs_run_callbacks_arrive_and_new_code_is_taken(dev: Dev, shop: Hipq, f
     dev.says(f"^callbacks . listening on http://127.0.0.1:{dev.port}$")
     dev.says(r"worker started worker=\d+ of=callbacks$")
     assert f"code      | database: sqlite:///{folder}/shop.db" in dev.text()
+    dashboard = dev.says(rf"^dashboard: (http://127.0.0.1:{dev.dashboard}/login\?token=\S+)$")
+    dev.says(f"^dashboard . dashboard: http://127.0.0.1:{dev.dashboard}/$")
+    assert 'href="/jobs"' in logged_in(dashboard)
     job_id = shop.queues[0].enqueue("ask")
     url = dev.says(r"^worker    . the URL is (http://127\.0\.0\.1:\d+/\S+)$")
     assert f":{dev.port}/" in url
@@ -73,6 +78,8 @@ def test_jobs_run_callbacks_arrive_and_new_code_is_taken(dev: Dev, shop: Hipq, f
     (folder / "shop.py").write_text(SHOP + ASKS.replace("the URL is", "and now it is"))
     dev.says("^worker    .* engine started", 2)
     dev.says("^callbacks . listening", 2)
+    dev.says(f"^dashboard . dashboard: http://127.0.0.1:{dev.dashboard}/$", 2)
+    assert 'href="/jobs"' in logged_in(dashboard), "the same token is good"
     shop.queues[0].enqueue("ask")
     dev.says("^worker    . and now it is")
     dev.process.send_signal(signal.SIGINT)
@@ -83,6 +90,7 @@ def test_jobs_run_callbacks_arrive_and_new_code_is_taken(dev: Dev, shop: Hipq, f
 
 def test_what_is_wrong_with_the_code_is_said_once(dev: Dev, folder: Path) -> None:
     dev.says("^worker    .* engine started")
+    dev.says("^dashboard . dashboard")  # it has read the code in, too
     (folder / "shop.py").write_text("1 / 0\n")
     dev.says("not started until")
     assert dev.text().count("Traceback") == 1
@@ -93,11 +101,12 @@ def test_what_is_wrong_with_the_code_is_said_once(dev: Dev, folder: Path) -> Non
 
 def test_callbacks_end_when_what_started_them_was_killed(dev: Dev) -> None:
     dev.says("^callbacks . listening")
+    dev.says("^dashboard . dashboard")
     pids = [int(pid) for pid in re.findall(r"worker started worker=(\d+)", dev.text())]
     dev.process.kill()
     dev.process.wait(60)
 
-    assert len(pids) == 2
+    assert len(pids) == 3
     eventually(lambda: not any(map(alive, pids)))
 
 

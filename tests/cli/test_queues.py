@@ -93,7 +93,7 @@ def test_the_list_counts_jobs_and_does_not_count_all(
     lines = hipq("queue", "list", *where).out.splitlines()
     assert "parked" not in lines[0]
     monkeypatch.setattr("hipq.cli.queue.COUNTED_TO", 3)
-    monkeypatch.setattr("hipq.cli.counts.COUNTED_TO", 3)
+    monkeypatch.setattr("hipq.looking.counts.COUNTED_TO", 3)
     lines = hipq("queue", "list", *where).out.splitlines()
     (line,) = [line for line in lines if " orders " in line]
     assert re.search(r"  3\+ +3\+ +0 +0 +0 +2  ", line), line

@@ -34,6 +34,13 @@ class TestLeases:
         assert all(engine_id > 0 for engine_id in taken)
         assert taken == sorted(set(taken))
 
+    def test_an_engine_says_which_hipq_it_is_and_since_when(self, store: Store, other: Store) -> None:
+        engine_id = store.take_lease(60, "engine", '{"1":["mail"]}', "1.2.3", NOW)
+        store.take_lease(60, "an older one")
+        said = [(one.engine_id, one.version, one.since) for one in other.engines() if one.label == "engine"]
+        assert said == [(engine_id, "1.2.3", NOW)]
+        assert ("", 0) in [(one.version, one.since) for one in other.engines()]
+
     def test_the_number_of_an_engine_is_not_given_again(self, store: Store) -> None:
         gone = store.take_lease(0, "gone")
         assert store.take_lease(60, "new") > gone  # which may sweep the expired one away

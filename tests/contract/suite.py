@@ -1,5 +1,6 @@
 """Every test of the contract, for a store's test module to import whole."""
 
+from tests.contract.activity import TestActivity, TestFolding
 from tests.contract.answers import TestAnswers, TestEarlyAnswers, TestInbox, TestUsedAnswers, TestWaitKeys
 from tests.contract.asking import (
     TestChangingRules,
@@ -8,6 +9,7 @@ from tests.contract.asking import (
     TestTickets,
     throttled,
 )
+from tests.contract.audit import TestAuditLog
 from tests.contract.bad_rows import TestBadRows
 from tests.contract.claim import TestClaim, TestStage
 from tests.contract.enqueue import TestEnqueue, TestKeys
@@ -42,11 +44,14 @@ from tests.contract.together import TestProcesses, TestThreads, stores
 from tests.contract.transactions import TestUserTransaction, orders
 from tests.contract.turn import TestChildren, TestMoves, TestTokens, TestTurn
 from tests.contract.waking import TestWaking
+from tests.contract.walking import TestWalking
 
 __all__ = [
+    "TestActivity",
     "TestAnswers",
     "TestAnswersForNoJob",
     "TestAnswersForOneJob",
+    "TestAuditLog",
     "TestBadRows",
     "TestChangingRules",
     "TestChecks",
@@ -58,6 +63,7 @@ __all__ = [
     "TestEngines",
     "TestEnqueue",
     "TestFind",
+    "TestFolding",
     "TestGet",
     "TestInbox",
     "TestIngest",
@@ -94,6 +100,7 @@ __all__ = [
     "TestWaitKeys",
     "TestWaitingTypes",
     "TestWaking",
+    "TestWalking",
     "TestWhatIsKept",
     "orders",
     "shop",

@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 import time
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,6 +109,14 @@ class Browser:
         self.click(element)
         self.evaluate(f"({element}).select()")
         self.ask("Input.insertText", text=text)
+
+    @contextmanager
+    def another_tab(self) -> Iterator[None]:
+        """Look at another page meanwhile: this one is hidden."""
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        yield
+        self.ask("Target.closeTarget", targetId=target)
+        self.ask("Page.bringToFront")
 
     def evaluate(self, expression: str) -> Any:
         found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

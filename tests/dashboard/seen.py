@@ -86,10 +86,11 @@ def parsed(reply: Reply) -> Element:
 def go(site: Site, url: str, role: Role = Role.ADMIN, form: dict[str, Any] | None = None) -> Reply:
     """What a visitor of this role gets at a URL; with a form, it is sent there."""
     where = urlsplit(url)
+    form = None if form is None else {"csrf": "token", **form}
     sent = {name: [value] if isinstance(value, str) else list(value) for name, value in (form or {}).items()}
     visit = Visit(
         method="GET" if form is None else "POST", path=where.path, base="", headers={}, form=sent,
-        query=parse_qs(where.query, keep_blank_values=True), visitor=Visitor("ann", role),
+        query=parse_qs(where.query, keep_blank_values=True), visitor=Visitor("ann", role), csrf="token",
     )  # fmt: skip
     return site.reply(visit)
 

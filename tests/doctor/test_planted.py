@@ -297,14 +297,31 @@ def test_a_scheduled_job_that_nobody_made_ready_is_due_too(doctor: Doctor, shop:
     assert doctor.news() == []
 
 
+def test_each_type_is_counted_by_itself(doctor: Doctor, shop: Hipq) -> None:
+    """Also of what waits for its time: jobs of two types, neither of which is meant by "3 jobs of type"."""
+    shop.queues[0].enqueue("quick", delay=0.1)
+    shop.queues[0].enqueue_many("slow", [{}, {}], delay=0.1)
+    found = eventually(lambda: doctor.news("shop:app", "--patience", "0"))
+    assert [one["sentence"].partition(" have been")[0] for one in found] == ["3 jobs"]
+
+
+def test_a_queue_that_nobody_serves_is_named_at_once(doctor: Doctor, shop: Hipq, worker: Callable[..., Worker]) -> None:
+    worker("-q", "orders")
+    eventually(shop.store.engines)
+    shop.known("mails").enqueue("letter")
+    found = doctor.only("--db", shop.url)
+    assert (found["check"], found["level"], found["queue"]) == ("jobs", "warning", "shop.mails")
+    assert "no engine that works on its queue is alive" in found["sentence"]
+    assert "hipq worker MODULE:APP -q mails" in found["advice"]
+
+
 def test_a_job_type_that_nobody_serves_is_named(
     doctor: Doctor, shop: Hipq, hipq: HipqCommand, worker: Callable[..., Worker]
 ) -> None:
     worker()
     eventually(shop.store.engines)
     job_id = shop.queues[0].enqueue("refund")
-    assert doctor.news() == []  # it is not late yet
-    found = doctor.only("shop:app", "--patience", "0")
+    found = doctor.only()  # late or not: no engine will come to it
     assert (found["check"], found["level"], found["queue"]) == ("jobs", "problem", "shop.orders")
     assert "no engine that has the code of refund is alive" in found["sentence"]
     assert "shop:app has no code for it" in found["advice"]
@@ -342,8 +359,8 @@ def test_a_waiting_job_past_its_deadline_is_noticed(doctor: Doctor, shop: Hipq) 
     job_id = shop.queues[0].enqueue("charge", timeout=1)
     shop.run(until_empty=True)
     assert shop.job(job_id).phase == "waiting"
-    found = eventually(lambda: doctor.news("shop:app", "--patience", "0"))
-    assert [(one["check"], one["level"], one["queue"]) for one in found] == [("jobs", "problem", "shop.orders")]
+    found = eventually(lambda: [one for one in doctor.news("shop:app", "--patience", "0") if one["check"] == "jobs"])
+    assert [(one["level"], one["queue"]) for one in found] == [("problem", "shop.orders")]
     assert "1 job of type charge has been past its deadline for" in found[0]["sentence"]
     assert "no engine of its queue is there to notice" in found[0]["sentence"]
     doctor.follow(found[0])

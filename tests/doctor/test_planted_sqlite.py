@@ -203,7 +203,7 @@ def test_a_folder_this_user_may_not_write_is_a_problem(capfd: pytest.CaptureFixt
 
 def test_a_lease_of_an_earlier_boot_is_nothing_to_talk_about(doctor: Doctor, sqlite: str) -> None:
     far = "9000000000000000"
-    sql(sqlite, f"INSERT INTO hipq_engines VALUES (7, {far}, 'another boot', 'a worker', '{{}}')")
+    sql(sqlite, f"INSERT INTO hipq_engines VALUES (7, {far}, 'another boot', 'a worker', '{{}}', '', 0)")
     assert doctor.news() == []
     with closing(sqlite3.connect(sqlite.removeprefix("sqlite:///"))) as conn:
         conn.execute("UPDATE shop_orders SET owner = 7, state = 'running', phase = 'executing'")

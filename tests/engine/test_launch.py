@@ -548,7 +548,7 @@ def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue)
     reply = launcher.serve(
         msgspec.json.encode(("orders", row, None, 10**15)), lambda: False, lambda _: None, lambda _, __: work.spec
     )
-    ending, *_ = msgspec.json.decode(reply, type=tuple[RunResult, list[Any], None])
+    ending, *_ = msgspec.json.decode(reply, type=tuple[RunResult, list[Any], None, list[Any]])
     assert isinstance(ending, Decided)
     assert ending.again is not None
     assert ending.again.delay == 5

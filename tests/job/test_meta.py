@@ -17,6 +17,7 @@ SHOWS_IT = {
     "cli/show.py": "`hipq job show`",
     "demo/summary.py": "what `hipq demo` tells",
     "demo/afterwards.py": "what `hipq demo` tells",
+    "dashboard/conversation.py": "the time line of the dashboard's page of a job",
     "django/job_page.py": "the page of a job in Django's admin, for people",
     "django/results.py": "a Django task result, for people",
     "testing/expect.py": "the message of a test that failed",

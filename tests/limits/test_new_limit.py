@@ -10,13 +10,14 @@ from typing import ClassVar
 import pytest
 
 from hipq import Hipq, Invalid, limit, per_lane
-from hipq.cli.queue import _text, lanes_of
+from hipq.cli.queue import _text
 from hipq.engine.why import why
 from hipq.job.model import Row, queue_of
 from hipq.job.when import SECOND
 from hipq.limits.admission import Admission
 from hipq.limits.base import BaseLimit
 from hipq.limits.rules import Rules, refusal
+from hipq.looking.lanes import lanes_of
 from hipq.stores.values import EngineSeen, Holder, Limits
 
 

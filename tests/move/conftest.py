@@ -12,9 +12,11 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from hipq.job.activity import DAY, Activity
 from hipq.job.model import Row
 from hipq.job.schedule import Definition, ScheduleChange, Settings
 from hipq.job.ticks import begun
+from hipq.job.when import SECOND
 from hipq.limits.limit import limit
 from hipq.stores.filters import AnswerFilter
 from hipq.stores.open import open_store
@@ -32,6 +34,7 @@ class Contents(NamedTuple):
     answers: list[object]
     rules: list[object]
     schedules: list[object]
+    activity: list[list[Activity]]
 
 
 def contents(store: Store) -> Contents:
@@ -42,6 +45,7 @@ def contents(store: Store) -> Contents:
         list(store.answers(AnswerFilter(limit=10_000))),
         [store.limits(queue.number)[:3] for queue in queues],
         [(store.schedules(queue.number), store.peek([(queue.number, ())])[0].crons) for queue in queues],
+        [store.activity([queue.number], DAY, NOW - DAY * SECOND, NOW + 1, "job_type") for queue in queues],
     )
 
 

@@ -23,6 +23,7 @@ from hipq.job.progress import Report, Reported
 from hipq.move.copy import Rows, TableCopy
 from hipq.move.moving import STEPS, MoveProgress, move
 from hipq.move.to_postgres import PostgresTarget
+from hipq.stores.audit import entry
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from hipq.stores.sqlite.connection import SAFE_VERSION
@@ -49,8 +50,8 @@ def test_everything_arrives(source: str, target: str, before: Any) -> None:
     with opened(target) as store:
         assert contents(store) == before
     assert [table.name for table in report.tables if table.rows] == [
-        "hipq_crons", "hipq_payloads", "hipq_answers", "shop_orders_final", "shop_mails_final", "shop_orders",
-        "shop_mails",
+        "hipq_crons", "hipq_payloads", "hipq_activity", "hipq_answers", "shop_orders_final", "shop_mails_final",
+        "shop_orders", "shop_mails",
     ]  # fmt: skip
     assert sum(table.rows for table in report.tables if "shop" in table.name) == len(before.jobs)
     assert list(report.seconds) == list(STEPS)
@@ -63,6 +64,20 @@ def test_how_far_jobs_have_come_goes_along(source: str, target: str, before: Any
     move(source, target)
     with opened(target) as store:
         assert store.progress(row.id, row.attempt) == Reported(0.5, "sent", NOW)
+
+
+def test_the_audit_log_goes_along(source: str, target: str) -> None:
+    done = [entry(NOW, "ann", "operate", "::1", action, "/jobs/7") for action in ("cancel", "retry")]
+    with closing(open_store(source)) as store:
+        for one in done:
+            store.record(one)
+        store.record(entry(1, "ann", "operate", "::1", "old", ""))
+        store.prune_audit_log(NOW, 1)
+    move(source, target)
+    with closing(open_store(target)) as store:
+        store.record(entry(NOW, "ann", "operate", "::1", "pause", "orders"))
+        newest, *moved = store.audit_log(0, 10)
+    assert (newest.action, [one._replace(id=0) for one in moved]) == ("pause", done[::-1])
 
 
 def test_numbers_go_on_where_they_were(source: str, target: str, before: Any) -> None:

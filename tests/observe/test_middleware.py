@@ -88,6 +88,48 @@ def test_djangos_connections_are_closed_between_jobs(tmp_path: Path, how: str, f
     assert subprocess.check_output(command, cwd=tmp_path, text=True) == found
 
 
+IN_A_TEST = """
+import django
+from django.conf import settings
+
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "site.db"}}, DEBUG=True)
+django.setup()
+from django.db import connection, transaction
+
+from hipq import Hipq
+from hipq.middleware import DjangoConnections
+from hipq.testing import harness
+
+app = Hipq("shop")
+app.use(DjangoConnections())
+
+
+def rows():
+    with connection.cursor() as cursor:
+        return cursor.execute("SELECT n FROM rows").fetchall()
+
+
+@app.queue("orders").job
+def work(job):
+    return len(rows())
+
+
+with transaction.atomic(), harness(app) as world, connection.cursor() as cursor:
+    cursor.execute("CREATE TABLE rows (n)")
+    cursor.execute("INSERT INTO rows VALUES (1)")
+    work.enqueue(key="a")
+    world.run_until_idle()
+    world.assert_ok(work, "a", result=1)
+    print(rows(), [query["sql"].split()[0] for query in connection.queries])
+"""
+
+
+def test_a_connection_in_a_transaction_stays_open(tmp_path: Path) -> None:
+    """As those of a TestCase, whose thread calls the handlers."""
+    said = subprocess.check_output([sys.executable, "-c", IN_A_TEST], cwd=tmp_path, text=True)
+    assert said == "[(1,)] ['BEGIN', 'CREATE', 'INSERT', 'SELECT', 'SELECT']\n"
+
+
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "structlog", None)
     monkeypatch.setitem(sys.modules, "structlog.contextvars", None)

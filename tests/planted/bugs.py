@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.planted.answers import ANSWER_BUGS
 from tests.planted.bug import Bug
+from tests.planted.counters import COUNTER_BUGS
 from tests.planted.handlers import HANDLER_BUGS
 from tests.planted.lanes import LANE_BUGS
 from tests.planted.rules import RULE_BUGS
@@ -125,4 +126,5 @@ BUGS = (
     *LANE_BUGS,
     *HANDLER_BUGS,
     *ANSWER_BUGS,
+    *COUNTER_BUGS,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from hipq import Hipq, Invalid, Queue, fixed
+from hipq import Hipq, Invalid, Job, Queue, Wait, fixed, transports
 from hipq.testing.clock import HandClock
 from hipq.transports import address, source
 from tests.brokers.redis import redis_url
@@ -258,3 +258,43 @@ def test_what_is_wrong_with_a_request_is_said_when_it_is_declared(
     with pytest.raises(Invalid, match=sentence.replace("(", r"\(")):
         queue.request("charge", **options)
     assert [one.name for one in queue.job_types if one.spec.fn] == []
+
+
+# -- what the history says of it -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("process", [False, True])
+def test_the_history_says_which_server_the_request_of_each_attempt_went_to_and_nothing_secret(
+    app: Hipq, queue: Queue, service: Service, process: bool
+) -> None:
+    secret = service.url.replace("http://", "http://ann:secret@") + "/hooks/secret?token=secret"
+    charge = queue.request("charge", to=secret, retry=fixed(0), process=process, headers={"authorization": "secret"})
+    service.will(500)
+    service.will(200)
+    job_id = charge.enqueue({}, key="k")
+    run(app)
+    history = app.job(job_id).history
+    assert [entry["event"] for entry in history] == ["claimed", "sent", "error", "again", "claimed", "sent", "ok"]
+    assert [entry["to"] for entry in history if entry["event"] == "sent"] == [f"POST {service.url}"] * 2
+    row = app.store.get(job_id)
+    assert row is not None
+    assert "secret" not in row.history
+
+
+def test_code_that_sends_by_a_transport_leaves_the_same_trace_at_the_moment_it_sends(
+    app: Hipq, queue: Queue, service: Service, clock: HandClock
+) -> None:
+    @queue.job
+    def charge(job: Job[Any]) -> Wait:
+        clock.advance(seconds=2)
+        for _ in range(7):
+            transports.send(f"{service.url}/charges?token=secret", {}, job=job)
+        clock.advance(seconds=3)
+        return Wait()
+
+    began = clock.now()
+    job_id = charge.enqueue({})
+    run(app)
+    sent = [entry for entry in app.job(job_id).history if entry["event"] == "sent"]
+    assert len(service.asked) == 7
+    assert [(entry["to"], (entry["at"].timestamp() * 1e6 - began) / 1e6) for entry in sent] == [
+        (f"POST {service.url}", 2.0)
+    ] * 5, "a run that sends very many is not to fill its history with that"

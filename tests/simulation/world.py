@@ -25,7 +25,7 @@ from hipq.job.when import SECOND
 from hipq.stores.claim_groups import TOP
 from hipq.stores.waker import ELSEWHERE, HERE, NO_NEWS, NOTIFIED, News
 from hipq.testing.clock import HandClock
-from tests.simulation import audit
+from tests.simulation import activity, audit
 from tests.simulation.answers import Answers
 from tests.simulation.clients import Clients
 from tests.simulation.daemon import HOG, TYPES, DaemonExecutor, SimulatedScheduler, of_tenant
@@ -377,6 +377,7 @@ class World:
         clients = self.clients
         audit.check_end(rows, clients.acknowledged, clients.submitted, self.jobs.executed, clients.poison, settled)
         assert len(self.store.ended(list(rows))) == len(rows)
+        activity.check(self.store, self.queue.number, jobs)
 
     def trace(self, life: Life | None, what: str) -> None:
         who = f"engine {life.engine.engine_id}" if life else "client"

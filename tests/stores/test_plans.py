@@ -17,13 +17,16 @@ import pytest
 from msgspec.structs import replace
 
 from hipq.job import transitions
+from hipq.job.activity import HOUR, MINUTE
 from hipq.job.model import Change, Row
-from hipq.job.states import PARKED, SCHEDULED
+from hipq.job.states import EXECUTING, PARKED, SCHEDULED
+from hipq.job.when import SECOND
 from hipq.job.windows import dump, is_open, window
 from hipq.limits.limit import limit
 from hipq.limits.per_lane import per_lane
 from hipq.limits.rules import Rules
 from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.protocols import Store
 from hipq.stores.values import EARLIEST
@@ -84,6 +87,10 @@ class Scene:
         nobody = [answer(self.plain, f"nobody {n}", answer_id=str(n)) for n in range(self.size, size)]
         for start in range(0, len(nobody), KEYS_AT_ONCE):
             self.store.answer(nobody[start : start + KEYS_AT_ONCE], NOW)
+        for n in range(self.size, size):  # what others count, and what is counted later
+            for queue, starts in ((77, NOW - n * 60 * SECOND), (self.plain, LATER + n * 60 * SECOND)):
+                query = f"INSERT INTO hipq_activity (queue, starts, job_type) VALUES ({queue}, {starts}, 'any')"
+                self.watch.execute(query)
         self.size = size
 
     def claim(self, queue: int, types: tuple[str, ...] = TYPES, **more: Any) -> list[Row]:
@@ -93,6 +100,11 @@ class Scene:
 
     def save(self, rows: Iterable[Row], move: Callable[[Row], Row]) -> None:
         assert not self.store.turn(self.engine_id, [Change(row, move(row)) for row in rows], [], NOW).lost
+
+    # -- counters ---------------------------------------------------------------------------------------------------
+    def activity(self) -> None:
+        assert self.store.activity([self.plain, self.ruled], MINUTE, NOW - HOUR * SECOND, NOW + 1, "job_type")
+        self.store.fold_activity([self.plain, self.ruled], NOW)
 
     # -- the claim path ---------------------------------------------------------------------------------------------
     def claim_one_type(self) -> None:
@@ -173,6 +185,10 @@ class Scene:
         assert (counts.ready, counts.scheduled, counts.waiting, counts.parked) == (WANTED,) * 4
         assert self.store.unused_answers([self.plain, self.ruled], WANTED)["buffered"] == WANTED
 
+    def running_jobs(self) -> None:
+        wanted = Filter(self.ruled, phase=EXECUTING, table="live", limit=2 * WANTED)
+        assert len(self.store.find(wanted, brief=True)) == 2 * WANTED
+
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
         assert len(self.store.owned(queues, None, 2 * WANTED)) == 2 * WANTED
@@ -207,22 +223,24 @@ CASES: Final = {
     "ask": "key ready todo owner parked wait",
     "ready_outside_window": "ready",
     "depth": "ready stage wait owner parked retry failed time",
+    "running_jobs": "owner",
     "rescue": "owner",
     "pass_time": "stage parked",
     "prune": "key ready todo time",
     "answers": "key waited ready todo wait owner",
     "sweep_answers": "key waited ready todo",
+    "activity": "",
 }
 """What is run, and the indexes it may use besides primary keys."""
 FILES: Final = {
     "sqlite": "admitted answer_ended answer_late answer_left answer_pending answer_place answer_twins "
     "answer_used claim finish key_holders peek held orphans others owned parked pick_ready pick_todo running "
-    "ready_outside_window stage "
+    "ready_outside_window stage activity_oldest "
     "claim_group claim_groups tokens prune newest unpark update depth_ready depth_others depth_more unused_answers",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "
     "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish peek held "
     "orphans others owned parked pick_one pick_some pick_these running "
-    "ready_outside_window stage claim_group claim_groups look_ahead take_ticket these "
+    "ready_outside_window stage activity_lock activity_oldest claim_group claim_groups look_ahead take_ticket these "
     "tokens prune newest unpark update use_ticket depth_ready depth_others depth_more unused_answers",
 }
 EMPTY: Final = "believed empty"

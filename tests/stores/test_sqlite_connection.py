@@ -448,3 +448,30 @@ def test_a_naming_strategy_is_code_and_the_registry_owns_the_names(tmp_path: Pat
     Hipq("a_b", url).queue("c").enqueue("work")
     with pytest.raises(NameClash):
         Hipq("a", url).queue("b_c").enqueue("work")
+
+
+def test_a_lock_that_may_be_the_program_s_own_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who forgets `conn=` waits for their own transaction; so does who has no tables yet, `conn=` or not."""
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.1)
+    mine = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    mine.execute("CREATE TABLE orders (n)")
+    app = Hipq("shop", f"sqlite:///{tmp_path}/a.db")
+    queue = app.queue("orders")
+    for there, kept, sentence in [
+        (False, mine, "lacks tables of hipq's: if this program has a transaction open on the file, make them before"),
+        (True, None, "if this program has a transaction open on the file, pass conn=, or do this after its commit"),
+    ]:
+        if there:
+            app.migrate()
+            app.queue("mails")  # and one whose tables are not there
+        mine.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable) as raised:
+            queue.enqueue("work", conn=kept)
+        assert sentence in str(raised.value)
+        if there:
+            with pytest.raises(StoreUnavailable, match="lacks tables of hipq's"):
+                app.queues[1].enqueue("work", conn=mine)
+            queue.enqueue("work", conn=mine)
+        mine.execute("COMMIT")
+    mine.close()
+    app.close()

@@ -117,7 +117,7 @@ class WatchedSqlite:
     def _plan(self, conn: sqlite3.Connection, query: str, values: Any) -> tuple[frozenset[str], frozenset[str]]:
         steps = [row[3] for row in conn.execute(f"EXPLAIN QUERY PLAN {query}", values)]
         indexes = {found[1] for step in steps if (found := re.search(r"USING (?:COVERING )?INDEX (\w+)", step))}
-        scans = re.compile(r"SCAN (shop_\w+|hipq_answers|[labfs])|.*AUTOMATIC.*")
+        scans = re.compile(r"SCAN (shop_\w+|hipq_answers|hipq_activity|[labfs])|.*AUTOMATIC.*")
         whole = {step for step in steps if scans.fullmatch(step)}
         return frozenset(indexes), frozenset(whole)
 

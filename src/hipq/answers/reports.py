@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hipq.stores.protocols import Store
+from hipq.stores.values import LISTENERS
 
-KIND: Final = "listener"
 STALE: Final = 60_000_000
 """Microseconds without a report after which a listener is not shown any more."""
 
@@ -57,14 +57,14 @@ def write_report(store: Store, app: str, listener: str, report: Report) -> None:
             del stream.members[report.who]
         return msgspec.json.encode(stream).decode()
 
-    store.change_note(KIND, f"{app} {listener}", change)
+    store.change_note(LISTENERS, f"{app} {listener}", change)
 
 
 def streams(store: Store, app: str) -> dict[str, Stream]:
     """The streams of an app by their listeners' names, with the processes that reported lately."""
     now = store.now()
     found: dict[str, Stream] = {}
-    for name, text in store.notes(KIND).items():
+    for name, text in store.notes(LISTENERS).items():
         whose, _, listener = name.partition(" ")
         if whose == app:
             stream = msgspec.json.decode(text, type=Stream)

@@ -15,11 +15,12 @@ ADDRESSES: Final = 10_000
 
 
 class RateBuckets:
-    """Allows `rate` calls a second from each address; 0 = any number."""
+    """Allows `rate` calls a second from each address; 0 = any number. `burst`: so many may arrive at once; 0 = two
+    seconds' worth."""
 
-    def __init__(self, rate: float, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rate: float, steady: Callable[[], float] = time.monotonic, *, burst: float = 0) -> None:
         self._rate = rate
-        self._most = max(rate * BURST, 1.0)
+        self._most = burst or max(rate * BURST, 1.0)
         self._steady = steady
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """The tokens that each address had left, and when."""
@@ -31,6 +32,10 @@ class RateBuckets:
         left = self._now_left(address)
         self._keep(address, left - 1 if left >= 1 else left)
         return left >= 1
+
+    def has(self, address: str) -> bool:
+        """Whether this address may call now; takes nothing."""
+        return not self._rate or self._now_left(address) >= 1
 
     def charge(self, address: str, calls: float) -> None:
         """Take the tokens of `calls` calls."""

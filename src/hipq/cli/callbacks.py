@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
 import socket
-from typing import Any, Final
 
 import click
 
@@ -15,15 +11,11 @@ from hipq.callback import RATE, SIZE
 from hipq.cli.commands import command, lifeline_option, log_options
 from hipq.cli.complain import note
 from hipq.cli.inputs import number_option
+from hipq.cli.listening import announce_address, bound, check_uvicorn, serve_until_told
 from hipq.cli.target import AppCommand, Target, announced
-from hipq.errors import HipqError, Invalid
+from hipq.errors import Invalid
 from hipq.job.payload import SIZE_LIMIT
 from hipq.observe import logs
-from hipq.supervisor import end_with
-
-STOP_SECONDS: Final = 10
-"""How long callbacks under way may take when it is to stop."""
-BACKLOG: Final = 2048
 
 
 @command(
@@ -51,57 +43,13 @@ def serve_callbacks(
     """
     from hipq.callback.asgi import callbacks  # it loads asyncio, which no other command needs to wait for
 
-    uvicorn = _uvicorn()
+    check_uvicorn("hipq callbacks", "callbacks")
     app = announced(target.program) if lifeline is None else target.program  # supervised, it has been said
     app.signer.keys()  # a database that cannot be opened is said now, in one sentence
     listening = bound(host, port)
     logs.configure(log_level, log_format)
-    logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers  # what it says looks like the rest
     logs.subscribe(app.events)
-    config = uvicorn.Config(
-        callbacks(app, size=size, rate=rate),
-        access_log=False,  # it would have the URLs in it
-        log_config=None,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
-        ws="none",
-    )
-    server = uvicorn.Server(config)
-
-    def stop(*_: object) -> None:  # before uvicorn listens to signals; and after, when it sends itself the signal again
-        server.should_exit = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    if lifeline is not None:
-        end_with(lifeline)
-    _announce(app, listening)
-    server.run(sockets=[listening])
-
-
-def _uvicorn() -> Any:
-    try:
-        import uvicorn  # only this command needs it
-    except ModuleNotFoundError:
-        raise Invalid("hipq callbacks needs uvicorn: pip install 'hipq[callbacks]'") from None
-    return uvicorn
-
-
-def bound(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (socket.gaierror, ValueError):  # UnicodeError is one
-        raise Invalid(f"there is no address {host!r:.80} to listen on") from None
-    except OSError as error:
-        why = os.strerror(error.errno or 0).lower()
-        raise HipqError(f"cannot listen on {host} port {port}: {why}") from None
-
-
-def announce_address(listening: socket.socket) -> None:
-    host, port = listening.getsockname()[:2]
-    note(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    serve_until_told(callbacks(app, size=size, rate=rate), listening, lambda: _announce(app, listening), lifeline)
 
 
 def _announce(app: Hipq, listening: socket.socket) -> None:

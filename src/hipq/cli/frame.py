@@ -7,21 +7,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from hipq.cli.counts import COUNTED, COUNTED_TO, named, up_to
-from hipq.cli.queue import lanes_of
 from hipq.cli.table import laid_out
 from hipq.job.answer import BUFFERED, LATE, NEW
-from hipq.job.states import EXECUTING
 from hipq.job.units import number
 from hipq.job.when import SECOND, lasting, to_datetime
-from hipq.stores.filters import Filter
+from hipq.looking.counts import COUNTED, COUNTED_TO, named, up_to
+from hipq.looking.lanes import lanes_of, limits_in_use, paused_parts
+from hipq.looking.running import RunningJob, running, serving
 from hipq.stores.protocols import Store
 from hipq.stores.values import EngineSeen, QueueTables
 
 QUEUES: Final = 50
 """The most queues that are looked at: those with the lowest numbers."""
-RUNNING: Final = 200
-"""The most running jobs of a queue that are looked at: those that were added first."""
 PACE: Final = 5
 """Seconds over which the rate of ends is taken."""
 HOUR: Final = 3600 * SECOND
@@ -50,8 +47,7 @@ def frame_of(store: Store, app: str) -> Frame:
     every = store.queues(app)
     looked_at = every[:QUEUES]
     counts = {one.number: store.counts(one.number, COUNTED_TO, now - HOUR, now - PACE * SECOND) for one in looked_at}
-    busy = [one for one in looked_at if counts[one.number].executing]
-    running = sorted((job for one in busy for job in _running(store, one, now, engines)), key=lambda job: -job["for"])
+    jobs = running(store, [one for one in looked_at if counts[one.number].executing], engines, now)
     return Frame(
         where=store.url,
         at=to_datetime(now),
@@ -61,41 +57,36 @@ def frame_of(store: Store, app: str) -> Frame:
         ],
         more_queues=len(every) - len(looked_at),
         limits=[found for one in looked_at for found in _limits(store, one)],
-        running=running,
+        running=[_listed(job) for job in jobs],
         answers=store.unused_answers([one.number for one in looked_at], COUNTED_TO),
-        engines=[_engine(one, looked_at, Counter(job["worker"] for job in running)) for one in engines],
+        engines=[_engine(one, looked_at, Counter(job.worker for job in jobs)) for one in engines],
     )
 
 
-def _running(store: Store, queue: QueueTables, now: int, engines: Sequence[EngineSeen]) -> list[dict[str, Any]]:
-    labels = {one.engine_id: one.label for one in engines}
-    wanted = Filter(queue.number, phase=EXECUTING, table="live", limit=RUNNING)
-    return [
-        {
-            "id": row.id, "queue": queue.name, "type": row.job_type, "key": row.job_key, "lane": row.lane,
-            "attempt": row.attempt, "for": max(now - row.update_time, 0) / SECOND,
-            "worker": labels.get(row.owner, f"engine {row.owner}, gone"),
-        }
-        for row in store.find(wanted, brief=True)
-    ]  # fmt: skip
+def _listed(job: RunningJob) -> dict[str, Any]:
+    row = job.row
+    return {
+        "id": row.id, "queue": job.queue.name, "type": row.job_type, "key": row.job_key, "lane": row.lane,
+        "attempt": row.attempt, "for": job.seconds, "worker": job.worker,
+    }  # fmt: skip
 
 
 def _limits(store: Store, queue: QueueTables) -> list[dict[str, Any]]:
-    rules = store.rules(queue.number)
-    if not (rules.in_force or rules.paused or rules.paused_lanes or rules.paused_types):
+    limits = limits_in_use(store, queue.number)
+    if limits is None:
         return []
-    limits = store.limits(queue.number)
+    rules = limits.rules
     lanes = sorted(lanes_of(limits), key=lambda one: -float(one["used"]))[:_FEW]
-    paused = "all" if rules.paused else ", ".join([*rules.paused_lanes, *rules.paused_types])
+    paused = "all" if rules.paused else ", ".join(paused_parts(rules))
     return [{
         "queue": queue.name, "limits": ", ".join(map(str, rules.in_force)), "held": number(sum(limits.held.values())),
         "limit": rules.most or None, "paused": paused, "lanes": lanes,
     }]  # fmt: skip
 
 
-def _engine(one: EngineSeen, queues: Sequence[QueueTables], running: Counter[str]) -> dict[str, Any]:
-    served = [queue.name for queue in queues if str(queue.number) in one.serves]
-    return {"engine": one.engine_id, "worker": one.label, "running": running[one.label], "lease": one.lease,
+def _engine(one: EngineSeen, queues: Sequence[QueueTables], busy: Counter[str]) -> dict[str, Any]:
+    served = [queue.name for queue in serving(one, queues)]
+    return {"engine": one.engine_id, "worker": one.label, "running": busy[one.label], "lease": one.lease,
             "queues": ", ".join(served)}  # fmt: skip
 
 

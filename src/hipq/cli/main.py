@@ -11,6 +11,7 @@ import click
 
 from hipq import __version__
 from hipq.cli.answers import answer, answers
+from hipq.cli.audit import audit
 from hipq.cli.bench import bench
 from hipq.cli.callbacks import serve_callbacks
 from hipq.cli.commands import group
@@ -19,6 +20,7 @@ from hipq.cli.complete import complete_names
 from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
 from hipq.cli.cron import cron
+from hipq.cli.dashboard import dashboard
 from hipq.cli.demo import demo
 from hipq.cli.dev import dev
 from hipq.cli.doctor import doctor
@@ -66,8 +68,8 @@ def cli(ctx: click.Context) -> None:
 
 
 for one in (
-    answer, answers, bench, serve_callbacks, completion, config, cron, demo, dev, doctor, enqueue, job, journal, listen,
-    migrate, move_jobs, prune, queue, restored, serve, signing, tenant, top, waiter, worker,
+    answer, answers, audit, bench, serve_callbacks, completion, config, cron, dashboard, demo, dev, doctor, enqueue,
+    job, journal, listen, migrate, move_jobs, prune, queue, restored, serve, signing, tenant, top, waiter, worker,
 ):  # fmt: skip
     cli.add_command(one)
 complete_names(cli)

@@ -10,18 +10,18 @@ import click
 from hipq import Hipq, Queue, limit
 from hipq.cli.commands import group, together
 from hipq.cli.complain import note
-from hipq.cli.counts import COUNTED, COUNTED_TO, named, up_to
 from hipq.cli.inputs import Units, Whole, number_option
 from hipq.cli.show import next_page, print_lines, print_table, say, with_filled
 from hipq.cli.target import AppCommand, Target
 from hipq.job import names
-from hipq.job.units import Number, counted, number
+from hipq.job.units import number
 from hipq.job.when import SECOND
 from hipq.limits.base import LEAST, MOST
 from hipq.limits.rules import AnyLimit, Rules
 from hipq.limits.tenants import BETWEEN
 from hipq.limits.written import percentages, written
-from hipq.stores.values import Limits
+from hipq.looking.counts import COUNTED, COUNTED_TO, named, up_to
+from hipq.looking.lanes import lanes_of
 
 _queue_argument = click.argument("name", metavar="QUEUE")
 
@@ -225,19 +225,6 @@ def _print_state(state: dict[str, Any]) -> None:
     })  # fmt: skip
     if any(one["lane"] or one["most"] is not None for one in state["lanes"]):
         print_table(("lane", "used", "most"), [one | {"lane": one["lane"] or "(none)"} for one in state["lanes"]])
-
-
-def lanes_of(limits: Limits) -> list[dict[str, Any]]:
-    """The units that each lane uses, and the most it may use: lanes in use, and lanes that a limit names."""
-    rules = limits.rules
-    names = sorted({*limits.held, *(lane for one in rules.in_force for lane in one.lanes)})
-    return [{"lane": lane, "used": number(limits.held.get(lane, 0)), "most": _most(rules, lane)} for lane in names]
-
-
-def _most(rules: Rules, lane: str) -> Number | None:
-    """The smallest limit on this lane, beside the limits of the whole queue."""
-    limits = [one for one in rules.by_pool(lane).values() if not one.of_whole_queue]
-    return number(min(one.cap(lane, counted(rules.most)) for one in limits)) if limits else None
 
 
 def _text(limits: Sequence[AnyLimit]) -> str:

@@ -6,15 +6,14 @@ from typing import Final
 
 import click
 
-from hipq.cli.callbacks import announce_address, bound
 from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
 from hipq.cli.inputs import number_option
+from hipq.cli.listening import LOOPBACK, announce_address, bound
 from hipq.cli.target import daemon_database, daemon_db_option, shown
 from hipq.errors import Invalid
 from hipq.observe import logs
 
-LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _DAY: Final = 86_400
 _YEAR: Final = 365 * _DAY
 

@@ -21,6 +21,7 @@ from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
 from hipq.executors.execution import Execution
 from hipq.executors.threads import Threads
 from hipq.job.fault import Fault, FaultKind, clean, crash
+from hipq.job.meta import Meta
 from hipq.job.model import New, Row
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
@@ -264,9 +265,9 @@ class SandboxExecutor:
         return self._made(execution, spawned)
 
     def _made(self, execution: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
-        now, tenant = self.now(), execution.row.tenant
+        now, tenant, meta = self.now(), execution.row.tenant, Meta(parent=execution.row.id).dump()
         return [
-            job_factory.job(self.ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id)
+            replace(job_factory.job(self.ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id), meta=meta)
             for job_id, (name, data) in zip(self.ids.for_store(tenant, len(jobs)), jobs, strict=True)
         ]
 

@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hipq.dashboard.application import asgi as asgi
+    from hipq.dashboard.visit import Role as Role
+    from hipq.dashboard.visit import Visitor as Visitor
 
-__all__ = ["asgi"]
+__all__ = ["Role", "Visitor", "asgi"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "asgi":
-        from hipq.dashboard.application import asgi  # it loads asyncio and Jinja2
-
-        return asgi
+    if name in __all__:
+        try:
+            from hipq.dashboard import application  # it loads asyncio and Jinja2
+        except ModuleNotFoundError as error:
+            if error.name not in ("jinja2", "markupsafe"):
+                raise
+            raise ImportError("the dashboard needs Jinja2: pip install 'hipq[dashboard]'") from None
+        return getattr(application, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

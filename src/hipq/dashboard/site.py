@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from hipq.dashboard import words
-from hipq.dashboard.pages import answers, job, jobs, overview, rules
+from hipq.dashboard.board import Board
+from hipq.dashboard.bulk import Operations
+from hipq.dashboard.gate import Gate
+from hipq.dashboard.headers import secured
+from hipq.dashboard.masks import masked
+from hipq.dashboard.pages import answers, audit, bulk, door, job, jobs, overview, rules
+from hipq.dashboard.pages import queue as queue_page
+from hipq.dashboard.recording import action_of, record
+from hipq.dashboard.same_site import check_change
+from hipq.dashboard.static_files import static_path
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
-from hipq.errors import Conflict, HipqError, Invalid, NotFound, StoreUnavailable
+from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable, shown
 from hipq.job.model import queue_of
+from hipq.stores.password import without_password
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -23,25 +33,41 @@ if TYPE_CHECKING:
     from hipq.queue import Queue
     from hipq.stores.protocols import Store
 
-ROUTES: Final[tuple[PageRoute, ...]] = (*overview.ROUTES, *jobs.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES)
+ROUTES: Final[tuple[PageRoute, ...]] = (
+    *overview.ROUTES, *queue_page.ROUTES, *jobs.ROUTES, *bulk.ROUTES, *job.ROUTES, *answers.ROUTES, *rules.ROUTES,
+    *audit.ROUTES, *door.ROUTES,
+)  # fmt: skip
 """All routes there are: what a role may do is read off this table."""
 _PAGES: Final = (
     ("/", "Overview", Role.VIEW),
     ("/jobs", "Jobs", Role.VIEW),
     ("/answers", "Answers", Role.VIEW),
     ("/rules", "Rules", Role.VIEW),
+    ("/audit", "Audit", Role.ADMIN),
 )
-_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503}
+OPEN: Final = frozenset(route.pattern for route in ROUTES if route.role is Role.NOBODY)
+"""The paths of what is served to those who are nobody, beside static files."""
+_STATUS: Final = {Invalid: 400, NotFound: 404, Conflict: 409, StoreUnavailable: 503, SchemaError: 503}
 
 
 class Site:
     """What a dashboard shows: one instance, or all instances of a database."""
 
-    def __init__(self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False) -> None:
-        """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer."""
+    def __init__(
+        self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False, gate: Gate | None = None,
+        polls: bool = False,
+    ) -> None:  # fmt: skip
+        """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer.
+        `gate`: who may come in; without one, nobody. `polls`: pages ask again, since their server has no streams."""
         self.apps = list(apps)
+        if isinstance(mask, str) or not all(isinstance(name, str) and name for name in mask):
+            raise Invalid(f'mask= is a list of names of fields, like ["card"], not {shown(mask)}')
         self.mask = frozenset(name.lower() for name in mask)
         self.read_only = read_only
+        self.polls = polls
+        self.gate = gate or Gate()
+        self.board = Board(self)
+        self.operations = Operations()
         self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
 
     @property
@@ -52,7 +78,10 @@ class Site:
     @property
     def where(self) -> str:
         """The database, without a password."""
-        return self.store.url
+        try:
+            return self.store.url
+        except HipqError:  # the page that says so is to be shown all the same
+            return without_password(self.apps[0].url)
 
     def pages(self, visit: Visit) -> list[tuple[str, str]]:
         """The pages that the navigation names for this visitor: paths and names."""
@@ -89,6 +118,10 @@ class Site:
         raise NotFound(f"there is no job {job_id}")
 
     # -- replies ----------------------------------------------------------------------------------------------------
+    def has(self, path: str) -> bool:
+        """Whether there is something at this path, for whatever method."""
+        return any(pattern.fullmatch(path) for _, pattern in self._patterns)
+
     def find(self, method: str, path: str) -> tuple[PageRoute, dict[str, str]]:
         """The route of a request, and what stands in its path."""
         allowed = set()
@@ -103,25 +136,58 @@ class Site:
 
     def reply(self, visit: Visit) -> Reply:
         """What this visit gets; whatever is wrong is a page that says so."""
+        reply = self._answered(visit)
+        return secured(reply, cookies=visit.cookies if reply.type.startswith("text/html") else ())
+
+    def _answered(self, visit: Visit) -> Reply:
+        if visit.visitor.role is Role.NOBODY and visit.path not in OPEN:
+            return door.turn_away(self, visit)
         try:
-            route, params = self.find(visit.method, visit.path)
-            if visit.visitor.role < route.role:
-                raise Refused(403, f"this takes the role {route.role.name.lower()}")
-            if self.read_only and route.method != "GET":
-                raise Refused(403, "this dashboard is read-only")
-            return route.reply(self, visit._replace(params=params))
+            return self._served(visit)
         except Refused as refused:
-            return self.render("refused.html", visit, status=refused.status, sentence=refused.sentence)
+            status, sentence = refused.status, refused.sentence
         except HipqError as error:
             status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
-            return self.render("refused.html", visit, status=status, sentence=str(error))
+            sentence = str(error)
+        if visit.visitor.role is Role.NOBODY:
+            return door.refused(self, visit, status, sentence)
+        return self.render("refused.html", visit, status=status, sentence=sentence)
+
+    def _served(self, visit: Visit) -> Reply:
+        route, params = self.find(visit.method, visit.path)
+        visit = visit._replace(params=params)
+        if route.method == "GET":
+            _check_role(visit, route)
+            return route.reply(self, visit)
+        check_change(visit)
+        if self.read_only and route.role is not Role.NOBODY:
+            raise Refused(403, "this dashboard is read-only")
+        try:
+            _check_role(visit, route)
+        except Refused as refused:
+            self.record(visit, action_of(route), {"refused": refused.sentence})
+            raise
+        reply = route.reply(self, visit)
+        if reply.status < 400 and route.role is not Role.NOBODY:
+            self.record(visit, action_of(route), reply.details)
+        return reply
+
+    def record(self, visit: Visit, action: str, details: Mapping[str, object]) -> None:
+        """Put into the audit log what this visitor did, or was refused."""
+        record(self.store, visit, action, details)
+
+    def shown(self, value: Any) -> Any:
+        """A payload, a result, an answer, an error or a progress as people may see it: without masked fields."""
+        return masked(value, self.mask)
 
     def render(self, template: str, visit: Visit, *, status: int = 200, **values: Any) -> Reply:
+        def static(name: str) -> str:
+            return visit.base + static_path(name)
+
+        found = self._templates.get_template(template)
         now_ms = time.time_ns() // 1_000_000
-        text = self._templates.get_template(template).render(
-            site=self, visit=visit, status=status, now_ms=now_ms, **values
-        )
-        return Reply(status, text.encode())
+        text = found.render(site=self, visit=visit, status=status, static=static, now_ms=now_ms, **values)
+        return Reply(status, text.encode("utf-8", "replace"))
 
     @cached_property
     def _templates(self) -> Environment:
@@ -138,6 +204,11 @@ class Site:
         )
         templates.filters.update(words.FILTERS)
         return templates
+
+
+def _check_role(visit: Visit, route: PageRoute) -> None:
+    if visit.visitor.role < route.role:
+        raise Refused(403, f"this takes the role {route.role.name.lower()}")
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
+
+from hipq.errors import Invalid, shown
 
 if TYPE_CHECKING:
     from hipq.dashboard.site import Site
@@ -24,10 +26,24 @@ class Role(IntEnum):
     """Change limits, cron schedules, tenants and handlers, too."""
 
 
+def role_of(role: str | Role) -> Role:
+    """A role by its name: view, operate or admin."""
+    names = {one.name.lower(): one for one in Role if one is not Role.NOBODY}
+    if isinstance(role, Role):
+        return role
+    if not isinstance(role, str) or role not in names:
+        raise Invalid(f"a visitor's role is one of {', '.join(names)}, not {shown(role)}")
+    return names[role]
+
+
 class Visitor(NamedTuple):
     name: str
     """Who it is, for the audit log."""
     role: Role
+
+
+NOBODY: Final = Visitor("nobody", Role.NOBODY)
+"""Who has not said who it is."""
 
 
 class Visit(NamedTuple):
@@ -47,6 +63,14 @@ class Visit(NamedTuple):
     """The address it comes from."""
     params: Mapping[str, str] = {}
     """What stands in the path for the names in the route's pattern."""
+    is_https: bool = False
+    csrf: str = ""
+    """What its forms must send back, as the field `csrf` or the header `x-csrf`; "" = it can change nothing."""
+    by_program: bool = False
+    """Whether it came with its token in a header that no browser sends by itself: no page of another site can be behind
+    it."""
+    cookies: tuple[str, ...] = ()
+    """Cookies to set in the reply."""
 
     def asked(self, name: str, default: str = "") -> str:
         """A parameter of the query; the last one, if it is there more than once."""
@@ -63,12 +87,12 @@ class Visit(NamedTuple):
     @property
     def csrf_field(self) -> Markup:
         """What every form has in it."""
-        return Markup("")
+        return Markup('<input type="hidden" name="csrf" value="{}">').format(self.csrf)
 
     @property
     def is_fragment(self) -> bool:
-        """Whether htmx asks, for a part of the page."""
-        return "hx-request" in self.headers
+        """Whether only the main part of the page is asked for: live.js does, to put what has changed in place."""
+        return "x-fragment" in self.headers
 
     def link(self, path: str, **query: object) -> str:
         """The URL of one of the dashboard's pages. Parameters that are empty are left out."""
@@ -86,11 +110,15 @@ class Reply(NamedTuple):
     body: bytes
     type: str = "text/html; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
+    details: Mapping[str, object] = {}
+    """What the audit log is to have of a change, beside who did it to what: numbers, filters, names. No payload, and no
+    secret."""
 
 
-def redirect(where: str) -> Reply:
+def redirect(where: str, details: Mapping[str, object] | None = None) -> Reply:
     """Go there by GET: what follows a form that was sent."""
-    return Reply(303, b"", headers=(("location", where),))
+    location = quote(where, safe="!#$%&'()*+,/:;=?@[]~")  # a line break would begin another header
+    return Reply(303, b"", headers=(("location", location),), details=details or {})
 
 
 class Refused(Exception):

@@ -14,6 +14,7 @@ from hipq.job.states import (
     ANSWERED,
     CANCELLING,
     DECIDING,
+    ERROR,
     EXECUTING,
     FINAL,
     PARKED,
@@ -21,6 +22,7 @@ from hipq.job.states import (
     RETRY,
     SCHEDULED,
     WAITING,
+    Code,
 )
 from hipq.job.when import SECOND, lasting, moment, to_datetime
 
@@ -33,7 +35,7 @@ _SAID: Final = {
 def said(row: Brief) -> str:
     """What a job is doing, in one word that has a shape and a colour (`state` in _parts.html)."""
     if row.state == FINAL:
-        return row.code
+        return ERROR if row.code == Code.RETRY else row.code  # its time was over before it could be tried again
     return "retrying" if row.state == RETRY and row.phase != PARKED else _SAID[row.phase]
 
 
@@ -49,14 +51,14 @@ def ago(moment: int, now: int) -> Markup:
     seconds = (now - moment) / SECOND
     text = f"{lasting(seconds)} ago" if seconds >= 0 else f"in {lasting(-seconds)}"
     machine = to_datetime(moment).isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{0}" title="{1}" data-relative>{2}</time>').format(machine, exact(moment), text)
+    return Markup(f'<time datetime="{machine}" title="{exact(moment)}" data-relative>{text}</time>')
 
 
 def clock(moment: int) -> Markup:
     """The time of day of a moment, in UTC, with the exact one where it is pointed at."""
     found = to_datetime(moment)
     machine = found.isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{0}" title="{1}">{2}</time>').format(machine, exact(moment), f"{found:%H:%M:%S}")
+    return Markup(f'<time datetime="{machine}" title="{exact(moment)}">{found:%H:%M:%S}</time>')
 
 
 def count(value: int, most: int = 0) -> str:

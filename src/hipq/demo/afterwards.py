@@ -20,6 +20,7 @@ class Suggestion(NamedTuple):
 def suggestions(facts: DemoFacts, url: str) -> list[Suggestion]:
     hipq, db = _program(), shlex.quote(url)
     return [
+        Suggestion("all of it, in a browser", f"{hipq} dashboard --db {db}"),
         Suggestion("a job with an eventful life", f"{hipq} job show --db {db} {_eventful(facts).id}"),
         Suggestion("what a job is waiting for", f"{hipq} job why --db {db} {facts.tomorrow}"),
         Suggestion("answers that came too late", f"{hipq} answers list --db {db} --state late"),

@@ -1,25 +1,23 @@
-"""Django Tasks on hipq: backends for `TASKS`, and an app for `INSTALLED_APPS` with their worker. See docs/django.md."""
+"""Django Tasks on hipq: backends for `TASKS`, an app for `INSTALLED_APPS` with their worker, and Django's databases for
+applications of hipq. See docs/django.md."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from hipq.django.backend import HipqBackend
+    from hipq.django.database import django_database
     from hipq.django.waiter_backend import WaiterBackend
 
-__all__ = ["HipqBackend", "WaiterBackend"]
+__all__ = ["HipqBackend", "WaiterBackend", "django_database"]
+_WHERE: Final = {"HipqBackend": "backend", "WaiterBackend": "waiter_backend", "django_database": "database"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the backends when they are asked for: this package is also an app, which Django imports before its
-    settings may be used."""
-    if name == "HipqBackend":
-        from hipq.django.backend import HipqBackend
-
-        return HipqBackend
-    if name == "WaiterBackend":
-        from hipq.django.waiter_backend import WaiterBackend
-
-        return WaiterBackend
+    """Import them when they are asked for: this package is also an app, which Django imports before its settings may be
+    used."""
+    if name in _WHERE:
+        return getattr(import_module(f"hipq.django.{_WHERE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

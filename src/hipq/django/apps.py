@@ -35,11 +35,10 @@ def backends() -> Iterator[HipqBackend]:
 
 
 def _make_tables(using: str, **_: Any) -> None:
-    """Create the tables over Django's connection: a test's database may be in memory, and a database that is dropped
-    must have no other connection."""
+    """With Django's own tables, in every database of Django's that has jobs."""
     for backend in backends():
         if backend.location is not None and backend.location.alias == using:
-            backend.migrate(through_django=True)
+            backend.migrate_through_django()
 
 
 def _check_tables(databases: Iterable[str] | None = None, **_: Any) -> list[checks.CheckMessage]:

@@ -16,8 +16,9 @@ from hipq import running
 from hipq.app import Hipq
 from hipq.django import diagnosis
 from hipq.django.base import TaskBackend
+from hipq.django.database import DjangoDatabase, Guest, GuestDatabase, make_tables
 from hipq.django.known_tasks import KnownTasks
-from hipq.django.location import Guest, Location, close_connections
+from hipq.django.location import Location, close_connections
 from hipq.django.options import BackendOptions, options_of
 from hipq.django.results import MIDDLE, data_of, is_task, moment_of, result_of
 from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
@@ -46,6 +47,9 @@ class HipqBackend(TaskBackend):
     @property
     def location(self) -> Location | None:
         """Django's database that has the jobs, if they are in one."""
+        if self._options.app:
+            database = _imported(self._options.app).database
+            return database.location if isinstance(database, DjangoDatabase | GuestDatabase) else None
         return Location(self._options.database) if self._options.database else None
 
     # -- what Django asks of a backend ------------------------------------------------------------------------------
@@ -118,7 +122,7 @@ class HipqBackend(TaskBackend):
         identity = (self._options.name, self._options.app, self._options.url, location.identity if location else "")
         with _lock:
             if identity not in _clients:
-                _clients[identity] = Guest(self._options.name, location) if location else self._own()
+                _clients[identity] = self._guest() or self._own()
             return _clients[identity]
 
     def _queue(self, app: Hipq, name: str) -> Queue:
@@ -128,13 +132,18 @@ class HipqBackend(TaskBackend):
         try:
             _ = queue.number
         except SchemaError as missing:
-            if location is None or not location.in_transaction:
+            if self._options.app or location is None or not location.in_transaction:
                 raise
             if location.kind == "sqlite":
                 raise SchemaError(f"{missing}: name it in QUEUES, or add its first task outside of atomic()") from None
             with closing(self._own()) as own:
                 _ = declared(own, name).number
         return queue
+
+    def _guest(self) -> Hipq | None:
+        """An instance on Django's connection, if this is about a database of Django's and no application of yours."""
+        location = self.location
+        return Guest(self._options.name, location) if location and not self._options.app else None
 
     def _own(self) -> Hipq:
         """An instance with its own connections, for a worker."""
@@ -165,11 +174,10 @@ class HipqBackend(TaskBackend):
             if not self._options.app:
                 app.close()
 
-    def migrate(self, through_django: bool = False) -> list[str]:
+    def migrate(self) -> list[str]:
         """Create hipq's tables or migrate them to this version; returns what was applied."""
         self.usable()
-        location = self.location
-        app = Guest(self._options.name, location) if location and through_django else self._own()
+        app = self._own()
         for name in sorted(self.queues):
             declared(app, name)
         try:
@@ -178,9 +186,19 @@ class HipqBackend(TaskBackend):
             if not self._options.app:
                 app.close()
 
+    def migrate_through_django(self) -> None:
+        """The same over Django's connection: a test's database may be in memory, and a database that is dropped must
+        have no other connection."""
+        self.usable()
+        app, location = self._guest() or self._own(), self.location
+        assert location is not None
+        for name in sorted(self.queues):
+            declared(app, name)
+        make_tables(app, location)
+
     def __str__(self) -> str:
-        location = self.location
-        return location.shown if location else self._options.app or without_password(self._options.url)
+        options = self._options
+        return options.app or (Location(options.database).shown if options.database else without_password(options.url))
 
 
 @contextmanager

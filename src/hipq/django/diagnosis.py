@@ -11,6 +11,7 @@ from django.db import connections
 
 from hipq.django.location import KINDS, Location
 from hipq.errors import HipqError, Invalid
+from hipq.stores.open import open_guest
 
 if TYPE_CHECKING:
     from hipq.django.backend import HipqBackend
@@ -53,23 +54,22 @@ def _has_psycopg() -> bool:
 
 def tables(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
     """Check that hipq's tables exist. This asks the database, so it is done only where Django was told to."""
-    from hipq.django.backend import declared
-    from hipq.django.location import Guest
-
     location = backend.location
     if location is None or "django_migrations" not in connections[location.alias].introspection.table_names():
         return  # the database is empty, and whoever migrates it creates hipq's tables
-    app: Any = Guest(backend._options.name, location)
+    app = backend._guest() or backend._own()
+    store = open_guest(location.kind, location.lend, location.shown)
     try:
-        there = {queue.name for queue in app.store.queues(app.name)}
-        missing = sorted(set(backend.queues) - there)
-        for name in sorted(backend.queues & there)[:1]:
-            _ = declared(app, name).number
+        there = {queue.name for queue in store.queues(app.name)}
+        wanted = {*backend.queues, *(queue.name for queue in app.queues)}
+        for name in sorted(wanted & there)[:1]:
+            store.queue(app.name, name, app.declared.table(name))
+        missing = sorted(wanted - there)
         wrong = f"there are no tables for {', '.join(missing)}" if missing else ""
     except HipqError as error:
         wrong = str(error)
     finally:
-        app.close()
+        store.close()
     if wrong:
         yield checks.Warning(
             f"{backend.named()}: hipq's tables are not ready in {location.shown}: {wrong}.",

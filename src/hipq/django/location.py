@@ -6,11 +6,8 @@ from typing import Any, Final
 
 from django.db import connections
 
-from hipq.app import Hipq
-from hipq.database import Database
 from hipq.errors import Invalid
-from hipq.stores.open import open_guest, url_of
-from hipq.stores.protocols import Store
+from hipq.stores.open import url_of
 
 KINDS: Final = ("sqlite", "postgresql")
 _NOT_FOR_URLS: Final = frozenset({"client_encoding", "context", "cursor_factory", "prepare_threshold"})
@@ -77,21 +74,3 @@ def close_connections() -> None:
         connection.close()
         if hasattr(connection, "close_pool"):
             connection.close_pool()
-
-
-class Guest(Hipq):
-    """An instance that uses Django's connection: its jobs commit with Django's transaction."""
-
-    def __init__(self, name: str, location: Location) -> None:
-        super().__init__(name, "sqlite://")
-        self.database = GuestDatabase(self, location)
-
-
-class GuestDatabase(Database):
-    def __init__(self, app: Hipq, location: Location) -> None:
-        super().__init__(app, "sqlite://", None)
-        self.url = location.shown
-        self._location = location
-
-    def _open(self) -> Store:
-        return open_guest(self._location.kind, self._location.lend, self._location.shown)

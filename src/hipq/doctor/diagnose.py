@@ -13,6 +13,7 @@ from hipq.doctor.engines import engines
 from hipq.doctor.finding import OK, Finding, View, problem, warning
 from hipq.doctor.indexes import indexes
 from hipq.doctor.jobs import answers, jobs, rules
+from hipq.doctor.outstanding import listeners, outstanding
 from hipq.doctor.storage import file, server_storage
 from hipq.errors import Invalid
 from hipq.stores.health.facts import Health
@@ -31,6 +32,8 @@ SUBJECTS: Final[tuple[tuple[str, Check], ...]] = (
     ("jobs", jobs),
     ("jobs", rules),
     ("answers", answers),
+    ("answers", outstanding),
+    ("listeners", listeners),
     ("storage", file),
     ("storage", server_storage),
 )

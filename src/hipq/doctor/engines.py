@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from hipq.doctor.finding import Finding, View, lasting, note, ok, problem, several, warning
+from hipq.job.units import number, units_text
 from hipq.stores.health.facts import EngineHealth, Health, QueueHealth, Sample
 
 NAMED: Final = 20
@@ -51,9 +52,13 @@ def _orphans(queue: QueueHealth, sample: Sample, health: Health, view: View) -> 
     """Jobs of dead engines. Any engine on the queue takes them over, within a third of a lease."""
     owner = sample.row.owner
     named = next((_named(one) for one in health.engines if one.seen.engine_id == owner), f"engine {owner}")
-    facts = {"engine_id": owner, "jobs": sample.jobs, "first": sample.row.id}
+    facts: dict[str, Any] = {"engine_id": owner, "jobs": sample.jobs, "first": sample.row.id}
     are = "is" if sample.jobs == 1 else "are"
     sentence = f"{several(sample.jobs, 'job')} {are} in the hands of {named}, which is not alive any more"
+    held = sum(one.held for one in queue.limits.holders if one.owner == owner) if queue.limits else 0
+    if held:
+        sentence += f", and {'holds' if sample.jobs == 1 else 'hold'} {units_text(held)} of the queue's limits"
+        facts["held"] = number(held)
     if any(str(queue.tables.number) in one.serves for one in health.alive):
         advice = "look again in some seconds; if it is the same then, look into the logs of the engines that are alive"
         return warning(f"{sentence}; an engine will notice soon", advice, queue.name, facts)

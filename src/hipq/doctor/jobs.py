@@ -28,6 +28,8 @@ _ELSEWHERE: Final = frozenset({
     Reason.PAUSED, Reason.THROTTLER_FAILED, Reason.WINDOW_CLOSED, Reason.SCHEDULED, Reason.RETRY_PENDING,
 })  # fmt: skip
 """Reasons that `rules` and `clock` report, or that are as they should be."""
+_AT_ONCE: Final = frozenset({Reason.NO_ENGINE, Reason.NO_CODE})
+"""Reasons that do not pass by waiting."""
 
 
 class Stuck(NamedTuple):
@@ -76,11 +78,12 @@ def _unread(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]
 
 def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]:
     groups: dict[tuple[str, ...], list[Stuck]] = {}
+    served = _is_served(queue, health)
     for stuck in _stuck(queue, health):
-        is_late = stuck.waited >= view.patience
-        if stuck.why.reason in _ELSEWHERE or not (is_late or stuck.why.reason == Reason.NO_ENGINE):
+        is_late = stuck.waited >= view.patience or stuck.why.reason in _AT_ONCE
+        if stuck.why.reason in _ELSEWHERE or not is_late:
             continue
-        groups.setdefault(_group(stuck), []).append(stuck)
+        groups.setdefault(_group(stuck, _is_unserved(stuck, served)), []).append(stuck)
     for some in groups.values():
         yield _finding(queue, some, health, view)
 
@@ -95,17 +98,25 @@ def _stuck(queue: QueueHealth, health: Health) -> Iterator[Stuck]:
         yield Stuck(sample, reason, (health.now - sample.since) / SECOND)
 
 
-def _group(stuck: Stuck) -> tuple[str, ...]:
+def _is_served(queue: QueueHealth, health: Health) -> bool:
+    return any(str(queue.tables.number) in engine.serves for engine in health.alive)
+
+
+def _is_unserved(stuck: Stuck, served: bool) -> bool:
+    """Whether no engine is there, or only engines of other queues."""
+    return stuck.why.reason == Reason.NO_ENGINE or (stuck.why.reason == Reason.NO_CODE and not served)
+
+
+def _group(stuck: Stuck, unserved: bool) -> tuple[str, ...]:
     row = stuck.sample.row
     kind = "start" if row.phase in _TO_START else row.phase
-    return (stuck.why.reason, kind) if stuck.why.reason == Reason.NO_ENGINE else (stuck.why.reason, kind, row.job_type)
+    return (stuck.why.reason, kind) if unserved else (stuck.why.reason, kind, row.job_type)
 
 
 def _finding(queue: QueueHealth, some: list[Stuck], health: Health, view: View) -> Finding:
     first = max(some, key=lambda stuck: stuck.waited)
     row, reason = first.sample.row, first.why.reason
-    served = any(str(queue.tables.number) in engine.serves for engine in health.alive)
-    level, advice = _decided(first, queue, served, view)
+    level, advice = _decided(first, queue, _is_served(queue, health), view)
     count = min(sum(stuck.sample.jobs for stuck in some), COUNTED)
     of_type = f" of type {row.job_type}" if len({stuck.sample.row.job_type for stuck in some}) == 1 else ""
     sentence = (
@@ -128,10 +139,11 @@ def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tupl
     """The finding for these jobs: how bad it is, and what to do."""
     row = stuck.sample.row
     look = view.command("job why", str(row.id))
+    if _is_unserved(stuck, served):
+        knows = view.program and stuck.why.reason == Reason.NO_CODE
+        advice = _lacking(row.job_type, queue, view) if knows else f"start a worker: {view.worker(queue.name)}"
+        return PROBLEM if stuck.waited >= view.patience else WARNING, advice
     match stuck.why.reason:
-        case Reason.NO_ENGINE:
-            level = PROBLEM if stuck.waited >= view.patience else WARNING
-            return level, f"start a worker: {view.worker(queue.name)}"
         case Reason.NO_CODE:
             return PROBLEM, _lacking(row.job_type, queue, view)
         case Reason.DECIDING if strategy := stuck.why.details.get("strategy"):

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
 
 PRUNE_EVERY: Final = 60_000_000
-"""Microseconds between looks for answers that came too late, and for what need not be kept any longer."""
+"""Microseconds between looks for answers that came too late, for what need not be kept any longer, and for counters of
+minutes that are to be folded."""
 BROUGHT: Final = 50
 """Answers in plain SQL that a turn matches, each in a transaction of its own: no lease may end meanwhile."""
 FEW_BUSY: Final = 2
@@ -116,12 +117,13 @@ class Due:
 
     # -- answers ----------------------------------------------------------------------------------------------------
     def answers(self, now: int, steady: int) -> None:
-        """Delete old answers and the progress of jobs that have ended, and match answers that came in plain SQL; each
-        when its time has come."""
+        """Delete old answers and the progress of jobs that have ended, fold old counters, and match answers that came
+        in plain SQL; each when its time has come."""
         if steady >= self._timetable.prune:
             served = [watch.queue.number for watch in self._watches.served()]
             more = prune.answers(self._setup.store, served, self._setup.events, now)
             more |= self._setup.store.prune_progress(served, prune.STEP) >= prune.STEP
+            more |= self._setup.store.fold_activity(served, now)
             self._timetable.prune = steady + (0 if more else PRUNE_EVERY)
         if self.brings(steady):
             self._bring_answers(now, steady)

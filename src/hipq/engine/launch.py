@@ -24,6 +24,7 @@ from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
 from hipq.job.codec import shown_type
 from hipq.job.fault import Fault, FaultKind, clean, crash, cut_to
+from hipq.job.meta import with_parent
 from hipq.job.middleware import Step, call
 from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
@@ -69,8 +70,9 @@ class _Request(msgspec.Struct, array_like=True, frozen=True):
     """The traceparent of the span that the job runs under."""
 
 
-_Reply = tuple[RunResult, list[New], Reported | None]
-"""How a job ended in a child process: its result, the jobs it added, and how far it said that it has come."""
+_Reply = tuple[RunResult, list[New], Reported | None, list[tuple[int, str]]]
+"""How a job ended in a child process: its result, the jobs it added, how far it said that it has come, and the requests
+it sent."""
 
 
 class Around(Protocol):
@@ -160,7 +162,8 @@ class Launcher:
             now = execution.row.update_time + self._steady() - execution.launched  # since its claim
             request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
             reply = exchange(msgspec.json.encode(request), lambda told: hear(told, execution.run))
-            result, execution.run.children, execution.run.reported = msgspec.json.decode(reply, type=_Reply)
+            run = execution.run
+            result, run.children, run.reported, run.sent = msgspec.json.decode(reply, type=_Reply)
             self._end(execution, result)
 
     def finish(self, execution: Execution, result: RunResult) -> None:
@@ -203,7 +206,7 @@ class Launcher:
         run = execution.run
         if execution.abandoned:
             run.result = GivenBack("it was told to stop", started=True)
-        return msgspec.json.encode((run.result, run.children, run.reported))
+        return msgspec.json.encode((run.result, run.children, run.reported, run.sent))
 
     def _shut(self, execution: Execution) -> bool:
         """The job's window closed while the job waited for a free hand: it does not start. (Answers are looked at.)"""
@@ -231,12 +234,14 @@ class Launcher:
         return _inside(middlewares.answer, execution, code, self._job(execution), _answer(execution, answer))
 
     def _job(self, execution: Execution) -> Job[Any]:
+        execution.run.clock = self._steady
         job: Job[Any] = Job(execution.row, execution.spec, partial(self._add, execution), execution)
         _ = job.data  # read now: a handler is not called with data that does not fit its type
         return job
 
     def _add(self, execution: Execution, job_type: Any, data: Any, options: dict[str, Any]) -> None:
-        execution.run.children.append(self._chain(execution.spec.queue)(job_type, data, options))
+        new = self._chain(execution.spec.queue)(job_type, data, options)
+        execution.run.children.append(replace(new, meta=with_parent(new.meta, execution.row.id)))
 
     def _end(self, execution: Execution, result: RunResult) -> None:
         if execution.run.children and not isinstance(

@@ -25,6 +25,7 @@ from hipq.job import transitions
 from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.model import Change, queue_of
 from hipq.stores.values import CRONS, STRATEGIES
+from hipq.version import __version__
 
 
 @dataclass(eq=False)
@@ -77,7 +78,8 @@ class Lease:
         more = {STRATEGIES: self._watches.strategies} | ({CRONS: crons} if crons else {})
         serves = msgspec.json.encode(served | more).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
-        expired, engine_id = self.engine_id, self._setup.store.take_lease(self._setup.lease, label, serves)
+        expired = self.engine_id
+        engine_id = self._setup.store.take_lease(self._setup.lease, label, serves, __version__, now)
         held = [*self._batch.reachable(), *left_behind]  # also what has ended: else it looks like a dead engine's
         lost = self._adopt(held, engine_id, now)
         self.engine_id = engine_id  # not before: rows whose adoption was not confirmed must not look unstarted to us

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hipq.errors import KeyTaken, StoreBusy, StoreRefused
 from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions, waiting
-from hipq.job.event_names import RAN, JobEvent
+from hipq.job.event_names import RAN, SENT, JobEvent
 from hipq.job.fault import Fault, FaultKind, clean, timeout
 from hipq.job.model import Change, Ran, Row, remember
 from hipq.job.order import Order
@@ -56,7 +56,7 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
     """The change that saves a stopped job: through its retry handler's verdict, onto a copy, never back into memory."""
     row, result, spec = execution.row, execution.run.result, execution.spec
     assert result is not None
-    settled = _settled(execution, result, order, now)
+    settled = _settled(_with_requests(execution, now) if execution.run.sent else execution, result, order, now)
     after = settled.after
     if execution.run.note:
         after = replace(after, history=remember(after.history, now, RAN, **execution.run.note))
@@ -70,6 +70,15 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
     return Change(
         row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking, settled.unused, ran
     )
+
+
+def _with_requests(execution: Execution, now: int) -> Execution:
+    """The same, and the row remembers the requests that its code sent."""
+    row = execution.row
+    for steady, where in execution.run.sent:
+        at = min(max(row.update_time + steady - execution.launched, row.update_time), now)
+        row = replace(row, history=remember(row.history, at, SENT, to=where))
+    return Execution(row, execution.spec, execution.launched, execution.answer, execution.run)
 
 
 def _ran(execution: Execution, result: RunResult) -> Ran | None:

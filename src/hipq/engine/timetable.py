@@ -62,7 +62,7 @@ class Timetable:
         self.sweep = 0
         """When to renew the lease and look for orphans."""
         self.prune = 0
-        """When to delete old answers."""
+        """When to delete old answers and fold old counters."""
         self.bring = 0
         """When to match answers that other programs wrote in plain SQL, if there are some."""
         self.blocked = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hipq.job import states
 from hipq.job.answer import Kept
@@ -18,13 +18,16 @@ from hipq.job.run_result import RunResult
 from hipq.job.spec import Spec
 from hipq.job.states import ERROR
 
+SENT_MOST: Final = 5
+"""Requests of one run that are remembered."""
+
 
 class Run:
     """What the code of an execution has come to so far."""
 
     __slots__ = (
-        "alive", "beat", "children", "note", "raised", "reported", "result", "started", "stopped", "stored", "tell",
-        "trace",
+        "alive", "beat", "children", "clock", "note", "raised", "reported", "result", "sent", "started", "stopped",
+        "stored", "tell", "trace",
     )  # fmt: skip
 
     def __init__(self, started: int = 0, result: RunResult | None = None) -> None:
@@ -37,6 +40,10 @@ class Run:
         """Jobs that the code added: they are saved with the result."""
         self.note: dict[str, Any] | None = None
         """What is to be remembered of this run in the job's history."""
+        self.sent: list[tuple[int, str]] = []
+        """The requests that the code has sent: steady times, and where they went."""
+        self.clock: Callable[[], int] | None = None
+        """The steady clock of whoever runs the code."""
         self.raised: BaseException | None = None
         """What the handler raised, if it ran in this process."""
         self.trace: Callable[[], str] | None = None
@@ -86,7 +93,9 @@ class Execution:
 
     def ended(self, result: RunResult) -> Execution:
         """The same job, ended by the engine. Another object, because its code may still be running with this one."""
-        return Execution(self.row, self.spec, self.launched, self.answer, Run(self.run.started, result))
+        run = Run(self.run.started, result)
+        run.sent = self.run.sent[:]
+        return Execution(self.row, self.spec, self.launched, self.answer, run)
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -130,6 +139,10 @@ class Execution:
         self.run.beat = True
         if self.run.tell:
             self.run.tell()
+
+    def sends(self, where: str) -> None:
+        if self.run.clock and len(self.run.sent) < SENT_MOST:
+            self.run.sent.append((self.run.clock(), where))
 
     def traceparent(self) -> str:
         return "" if self.run.trace is None else self.run.trace()

@@ -90,6 +90,8 @@ class EngineEvent:
 
 RAN: Final = "ran"
 """An entry of histories that is not announced: what a run has cost."""
+SENT: Final = "sent"
+"""An entry of histories that is not announced: a request was sent, and where to."""
 LEFT_OUT: Final = "left out"
 """An entry of histories that is not announced: how many entries were left out, in a history that became too long."""
 

@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 PLAIN: Final = "{}"
 """What most jobs have."""
@@ -22,6 +23,8 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """The traceparent of the span in which the job was added."""
     retry: dict[str, Any] | None = None
     """The job's own retry strategy, which goes before that of its type: see `hipq.job.retries`."""
+    parent: int = 0
+    """The job whose handler added this one."""
 
     def dump(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -35,6 +38,15 @@ _TRACEPARENT: Final = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}
 def load(text: str) -> Meta:
     """The `meta` of a row. Raises msgspec.DecodeError if another program has written what this one cannot read."""
     return _PLAIN if text == PLAIN else _decoder.decode(text)
+
+
+def with_parent(text: str, parent: int) -> str:
+    """The `meta` of a job that another one adds; 0 = none does. What nobody can read stays as it is."""
+    try:
+        found = replace(load(text), parent=parent)
+    except msgspec.DecodeError:
+        return text
+    return PLAIN if found == _PLAIN else found.dump()
 
 
 def is_traceparent(text: str) -> bool:

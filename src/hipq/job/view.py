@@ -44,6 +44,9 @@ class Wanted(Protocol):
     def report(self, reported: Reported) -> None:
         """It says how far it has come."""
 
+    def sends(self, where: str) -> None:
+        """It is about to send a request."""
+
     def heartbeat(self) -> None:
         """It says that it is alive."""
 
@@ -275,6 +278,12 @@ class Job(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.type} {self.key!r} {self.state}/{self.phase} attempt {self.attempt}>"
+
+
+def sends(job: Job[Any], where: str) -> None:
+    """The handler of the job is about to send a request there: its history says so."""
+    if job._run is not None:
+        job._run.sends(where)
 
 
 def edits_of(job: Job[Any]) -> Edits | None:

@@ -9,12 +9,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from hipq.job.activity import COUNTERS
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
+from hipq.stores.audit import RECORDED
 from hipq.stores.values import QueueTables
 
 AT_ONCE: Final = 1_000
 CRONS: Final = ("queue", "name", "job_type", "definition", "since", "last", "next", "version")
+PERIOD: Final = ("queue", "grain", "starts", "job_type")
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -60,8 +63,10 @@ class Snapshot(NamedTuple):
         return [
             TableCopy("hipq_crons", CRONS, ("queue", "name")),
             TableCopy("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
+            TableCopy("hipq_audit", RECORDED),  # each under a new number, which nothing else names
             TableCopy("hipq_payloads", ("id", "data")),
             TableCopy("hipq_progress", ("id", "attempt", "fraction", "message", "at")),
+            TableCopy("hipq_activity", (*PERIOD, *COUNTERS), PERIOD),
             TableCopy("hipq_answers", KEPT),
             *(TableCopy(f"{table}_final", COLUMNS) for table in tables),
             *(TableCopy(table, COLUMNS) for table in tables),

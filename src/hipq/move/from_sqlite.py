@@ -22,7 +22,7 @@ LEASE: Final = 10.0
 """Seconds after which engines claim again if the moving process has died."""
 _TABLES: Final = (
     "hipq_queues", "hipq_engines", "hipq_tickets", "hipq_crons", "hipq_payloads", "hipq_progress", "hipq_answers",
-    "hipq_dropped", "hipq_notes", "hipq_place",
+    "hipq_activity", "hipq_audit", "hipq_dropped", "hipq_notes", "hipq_place",
 )  # fmt: skip
 
 

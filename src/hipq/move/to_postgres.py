@@ -17,7 +17,10 @@ from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.session import MIGRATION_SECONDS
 from hipq.stores.postgres.store import PostgresStore
 
-_EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_progress", "hipq_crons", "hipq_notes")
+_EMPTY: Final = (
+    "hipq_queues", "hipq_answers", "hipq_payloads", "hipq_progress", "hipq_activity", "hipq_crons", "hipq_notes",
+    "hipq_audit",
+)  # fmt: skip
 
 
 class PostgresTarget:

@@ -14,7 +14,7 @@ from hipq.errors import Invalid, shown
 from hipq.job import payload
 from hipq.job.json_path import steps
 from hipq.job.outcome import Failed, Ok, Retry, Wait
-from hipq.job.view import Job
+from hipq.job.view import Job, sends
 from hipq.requests.reply import ReplyKey, outcome
 from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate
 from hipq.transports import SECONDS, address, check, sender
@@ -78,6 +78,7 @@ class Request:
             url = self._url.fill(values) if isinstance(self._url, UrlTemplate) else self._url
         except Invalid as error:  # it would be the same at every attempt
             return Failed(str(error))
+        sends(job, self.target)
         if self._is_http:
             return self._by_http(url, body, headers, job)
         sender(url).send(Outgoing(body, job.key, headers), self._seconds)
@@ -96,11 +97,18 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Where its requests go, for people: without a password."""
-        return str(self._url) if isinstance(self._url, UrlTemplate) else str(address(self._url))
+        """Where it goes, for people: the server or the stream. The rest of a URL may be secret."""
+        if isinstance(self._url, UrlTemplate):
+            return f"{self._method} {self._url!r}"
+        return str(address(self._url))
+
+    @property
+    def header_names(self) -> tuple[str, ...]:
+        """The headers that it is declared with. Their values may be secret."""
+        return tuple(self._headers)
 
     def __repr__(self) -> str:
-        return f"<Request to {self.target}>"
+        return f"<Request {self.target}>"
 
 
 def webhook_id(job: Job[Any]) -> str:

@@ -5,7 +5,21 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hipq.job.answer import STATES, UNUSED
-from hipq.job.states import CODES, DECIDING, DONE, ERROR, EXECUTING, FINAL, NONE, PHASES, RETRY, TRANSITIONS, Code
+from hipq.job.states import (
+    ANSWERED,
+    CANCELLING,
+    CODES,
+    DECIDING,
+    DONE,
+    ERROR,
+    EXECUTING,
+    FINAL,
+    NONE,
+    PHASES,
+    RETRY,
+    TRANSITIONS,
+    Code,
+)
 
 _PHASES: Final = {phase for phases in PHASES.values() for phase in phases}
 _ENDS: Final = (Code.OK, Code.FAILED, Code.CANCELLED)
@@ -15,6 +29,10 @@ _WRONG: Final = {
     "final": (Code.RETRY, Code.FAILED, Code.ERROR, Code.CANCELLED),
 }
 """Codes that jobs with an error can have. A live one that was only given back has none."""
+_TODO: Final = f"phase IN ('{DECIDING}', '{ANSWERED}', '{CANCELLING}') AND owner = 0"
+"""As in the index _todo, which is found by these words."""
+_HIGHEST: Final = "\U0010ffff"
+"""The last character there is: no key has it."""
 
 
 _UNUSED: Final = ", ".join(f"'{state}'" for state in UNUSED)
@@ -44,12 +62,25 @@ class Filter(NamedTuple):
     after: int = 0
     """Ids above this one only, or below it if the highest come first: the next page;"""
     until: int = 0
-    """and up to this one, where the lowest come first."""
+    """and up to this one, or down to it."""
     limit: int = 100
+    prefix: str = ""
+    """How its key begins."""
+    carries: str = ""
+    """Part of its payload, as it is stored. A payload that is too large for its row is not searched."""
+    owned: bool | None = None
+    """Whether an engine has it."""
+    few: bool = False
+    """There are few in an index of another order: they are all read by it, and sorted."""
 
     @property
     def order(self) -> str:
         return " DESC" if self.newest else ""
+
+    @property
+    def id(self) -> str:
+        """The column; with a sign no index has it, so that none is read for its order."""
+        return "+id" if self.few else "id"
 
     @property
     def tables(self) -> list[str]:
@@ -64,10 +95,32 @@ class Filter(NamedTuple):
         the indexes of what went wrong, in order."""
         parts: list[tuple[str, Filter]] = []
         for table in self.tables:
+            if self.few and self.phase in (ANSWERED, CANCELLING, DECIDING):
+                parts += [(table, self._replace(table=table, owned=owned)) for owned in (True, False)]
+                continue
             apart = self._has_error(table) and not (self.code or self.tenant or self.job_key)
             codes = _WRONG[table] if apart else (self.code,)
             parts += [(table, self._replace(table=table, code=code)) for code in codes]
         return parts
+
+    @property
+    def walked(self) -> Filter:
+        """Of a part, what an index has in the order of ids. The rest is looked for along that."""
+        return Filter(
+            self.queue, tenant=self.tenant, job_key=self.job_key if self.tenant else "",
+            code="" if self.tenant or self.code == Code.OK else self.code, state=RETRY if self.code == NONE else "",
+            table=self.table, newest=self.newest, after=self.after,
+        )  # fmt: skip
+
+    @property
+    def is_walked(self) -> bool:
+        """Whether every job that is passed on the way is wanted, so that a page reads no more than it shows."""
+        picky = (
+            self.job_type, self.lane, self.error, self.prefix, self.carries, self.since, self.before is not None,
+            self.job_key and not self.tenant, self.state not in ("", FINAL), self.phase not in ("", DONE),
+            self.code == Code.OK or (self.code and self.tenant),
+        )  # fmt: skip
+        return not any(picky)
 
     def _has_error(self, table: str) -> bool:
         """Whether only jobs with an error are wanted, as far as that is known."""
@@ -77,15 +130,23 @@ class Filter(NamedTuple):
         """Its fields as SQL. Words of hipq are written out: a partial index is found by them."""
         found = [f"{name} = :{name}" for name in ("job_type", "job_key", "tenant", "lane") if getattr(self, name)]
         words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
-        found += [f"{name} = '{word}'" if word in known else "false" for name, word, known in words if word]
-        found += ["owner <> 0"] if self.phase == EXECUTING else []
+        told = (FINAL, DONE) if self.table == "final" else ()  # by the table: no row need be read to see it
+        found += [
+            f"{name} = '{word}'" if word in known else "false"
+            for name, word, known in words
+            if word and word not in told
+        ]
+        found += ["owner <> 0", "owner > 0"] if self.phase == EXECUTING or self.owned else []
+        found += [_TODO] if self.owned is False else []
         found += [f"error <> '{NONE}'"] if self.table == "live" and self._has_error("live") else []
         found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
         found += ["{contains}(error, :error) > 0"] if self.error else []
+        found += [f"job_key >= :prefix AND job_key < :prefix || '{_HIGHEST}'"] if self.prefix else []
+        found += ["{contains}(job_data, :carries) > 0"] if self.carries else []
         found += ["create_time >= :since"] if self.since else []
         found += ["create_time < :before"] if self.before is not None else []
-        found += [f"id {'<' if self.newest else '>'} :after"] if self.after else []
-        found += ["id <= :until"] if self.until else []
+        found += [f"{self.id} {'<' if self.newest else '>'} :after"] if self.after else []
+        found += [f"{self.id} {'>=' if self.newest else '<='} :until"] if self.until else []
         return " AND ".join(found) or "true"
 
 

@@ -49,6 +49,8 @@ def url_of(db: str | Mapping[str, Any]) -> str:
     if db in _IN_MEMORY:
         return "sqlite://"
     if re.fullmatch(r"sqlite:///.+", db):
+        if db.startswith("sqlite:///file:"):
+            raise Invalid("db is a URI of SQLite's own, as Django gives its tests; hipq takes the path of a file")
         return db
     if match := _POSTGRES.fullmatch(db):
         _check_postgres(db, match)
@@ -79,7 +81,7 @@ def _of_sqlite(given: Mapping[str, Any]) -> str:
     path = _text("database", given.get("database", given.get("file", "")))
     if len(given) != 1 or not path:
         raise Invalid('db must name one file: {"driver": "sqlite", "database": "shop.db"}, or ":memory:" for none')
-    return "sqlite://" if path == ":memory:" else f"sqlite:///{path}"
+    return "sqlite://" if path == ":memory:" else url_of(f"sqlite:///{path}")
 
 
 def _of_postgres(given: Mapping[str, Any]) -> str:
@@ -232,17 +234,20 @@ def _answer_seconds() -> float:
     return float(given)
 
 
-def open_guest(kind: str, lend: Callable[[], Any], url: str) -> Store:
+def open_guest(
+    kind: str, lend: Callable[[], Any], url: str, clock: Clock | None = None, *, for_a_test: bool = False
+) -> Store:
     """A database seen through somebody else's connection: `lend` gives the one to use at this moment, in this thread,
-    and what is done is part of its transaction. It can add jobs and look at them. `url` is what messages call it."""
+    and what is done is part of its transaction. It adds jobs, looks at them, and brings answers. `url` is what messages
+    call it. `for_a_test`: nobody uses it after their transaction, so tables may be made there, too."""
     if kind == "sqlite":
         from hipq.stores.sqlite.lent import GuestStore as SqliteGuest
 
-        return SqliteGuest(lend, url)
+        return SqliteGuest(lend, url, clock, for_a_test)
     if kind == "postgresql":
         from hipq.stores.postgres.lent import GuestStore as PostgresGuest
 
-        return PostgresGuest(lend, url)
+        return PostgresGuest(lend, url, clock, for_a_test)
     raise Invalid(f"hipq has no tables in {kind} databases: use SQLite or PostgreSQL")
 
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
+from hipq.job.activity import Activity
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
 from hipq.job.progress import Report, Reported
 from hipq.job.schedule import Schedule, ScheduleChange
 from hipq.limits.rules import Rules
+from hipq.stores.audit import AuditEntry
 from hipq.stores.claim_groups import Head
 from hipq.stores.claims import Asked, Claim, Peek, Turned
 from hipq.stores.filters import AnswerFilter, Filter
@@ -132,8 +134,8 @@ class JobStore(Protocol):
         """What a job's handler has said of its progress in this attempt."""
 
     def reach(self, wanted: Filter, rows: int) -> int:
-        """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
-        each table that the filter is about: the id of the last of them; 0 = there are no more."""
+        """How far one gets by looking at so many jobs in each table that the filter is about, on the filter's way: in
+        the order of ids or against it, by its `walked`. The id of the last of them; 0 = there are no more."""
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
@@ -214,8 +216,8 @@ class EngineStore(Protocol):
 class LeaseStore(Protocol):
     """Engines, their leases, and the jobs they own."""
 
-    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
-        """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
+    def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
+        """A fresh engine_id with a lease of so many seconds. `serves`, `version` and `since`: see `EngineSeen`."""
 
     def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
         """Prolong a lease that is still alive, and count the engines that serve the same; None: an expired lease cannot
@@ -315,6 +317,23 @@ class TenantStore(Protocol):
         jobs, with what they take, which has to read them."""
 
 
+class ActivityStore(Protocol):
+    """Counters of what has happened, by minute, hour and day: written by the verbs that change jobs."""
+
+    def activity(
+        self, queues: Sequence[int], grain: int, since: int, until: int, by: Literal["", "queue", "job_type"] = ""
+    ) -> list[Activity]:
+        """What has happened in these queues from the period on in which `since` is, and before `until`: by periods of
+        `grain` seconds, which are whole minutes, in their order; periods without anything are left out. For all of the
+        queues together, by queue, or by queue and job type. Older minutes have been folded into hours, and those into
+        days: they count where these begin. At most 2,000 periods, else it is Invalid; so it returns at most 2,000 rows,
+        or as many for each queue, or for each job type that is counted apart."""
+
+    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+        """Add counters of minutes up to those of hours, and of hours to those of days, where they are old, and delete
+        those of days that are very old; whether there may be more to do. It does a bounded part of it."""
+
+
 class NoteStore(Protocol):
     """Notes that programs leave for each other."""
 
@@ -326,6 +345,19 @@ class NoteStore(Protocol):
         """Read, change and write a note; a note that is not there is "". `change` is pure, and may be called again."""
 
 
+class AuditStore(Protocol):
+    """The audit log: what people did by hand, and what they were refused."""
+
+    def record(self, entry: AuditEntry) -> None:
+        """Add an entry; it gets a number of its own."""
+
+    def audit_log(self, before: int, limit: int) -> list[AuditEntry]:
+        """Up to `limit` entries, the newest first: of those before this number, if it is not 0."""
+
+    def prune_audit_log(self, before: int, limit: int) -> int:
+        """Delete entries from before a moment, the oldest first, up to `limit`; how many."""
+
+
 class Store(
     Clocked,
     SetupStore,
@@ -335,7 +367,9 @@ class Store(
     AnswerStore,
     RuleStore,
     TenantStore,
+    ActivityStore,
     NoteStore,
+    AuditStore,
     Protocol,
 ):
     """All that hipq asks of a database."""

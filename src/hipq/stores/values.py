@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 JOURNALS: Final = "journal"
 """The kind of notes that say how far the store has each journal, by its identity."""
 
+LISTENERS: Final = "listener"
+"""The kind of notes in which listeners report, by instance and stream."""
+
 NEXT: Final = chr(1)
 """The first character: no name lies between a name and that name with this at its end."""
 LAST: Final = chr(0x10FFFF)
@@ -153,9 +156,15 @@ class EngineSeen(NamedTuple):
     """The cron schedules in its code, as `number/name`."""
     lease: float = 0.0
     """Seconds until its lease is over, unless it is renewed."""
+    version: str = ""
+    """The hipq that runs there; "" = it did not say."""
+    since: int = 0
+    """When it took the lease; 0 = it did not say."""
 
     @classmethod
-    def of(cls, engine_id: int, label: str, serves: str, lease: float = 0.0) -> EngineSeen:
+    def of(
+        cls, engine_id: int, label: str, serves: str, lease: float = 0.0, version: str = "", since: int = 0
+    ) -> EngineSeen:
         """From what `take_lease` was given; a critical type has a `!` before its name there."""
         found: dict[str, list[str]] = msgspec.json.decode(serves)
         strategies, crons = found.pop(STRATEGIES, []), found.pop(CRONS, [])
@@ -167,6 +176,8 @@ class EngineSeen(NamedTuple):
             tuple(strategies),
             frozenset(crons),
             lease,
+            version,
+            since,
         )
 
 

@@ -227,7 +227,7 @@ class Drive:
     def _new(self, app: Hipq, serves: dict[str, tuple[str, ...]]) -> Driven:
         chains = {queue.name: queue.chained for queue in app.queues}
         hands = InlineExecutor(InlineLauncher(self.clock.now, self.clock.steady, lambda queue: chains[queue]))
-        real = not app.url.startswith("sqlite")  # there leases go by real time, and must not long outlive a killed test
+        real = app.database.kind != "sqlite"  # there leases go by real time, and must not long outlive a killed test
         setup = Setup(
             app.store,
             [self._observed(queue.for_engine()) for queue in app.queues],

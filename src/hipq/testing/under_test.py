@@ -35,7 +35,6 @@ from hipq.transports import Message, address
 from hipq.transports.recording import recording
 from hipq.transports.webhooks import ID
 
-IN_MEMORY = "sqlite://"
 _entering = threading.Lock()
 """Held while an app is put on a test's database, so that of two tests only one gets it."""
 
@@ -52,7 +51,7 @@ class Passing(TypedDict, total=False):
 class HarnessOptions(TypedDict, total=False):
     """What `harness` takes beside the apps."""
 
-    db: str | Mapping[str, Any]
+    db: str | Mapping[str, Any] | None
     fresh: bool
     start: datetime | None
     max_jobs: int
@@ -68,14 +67,15 @@ class HarnessFactory(Protocol):
 @contextmanager
 def harness(
     *apps: Hipq,
-    db: str | Mapping[str, Any] = IN_MEMORY,
+    db: str | Mapping[str, Any] | None = None,
     fresh: bool = False,
     start: datetime | None = None,
     max_jobs: int = 10_000,
     send_for_real: bool = False,
 ) -> Iterator[Harness]:
     """Until the block ends these apps are on a database in memory, each on its own, and on a clock that stands still
-    until a test turns it. Then they have their own again, whatever happened.
+    until a test turns it. Then they have their own again, whatever happened. (An app on one of Django's databases is in
+    the test database of that, with queues that are empty, on the test's own connection.)
 
     hipq sends nothing meanwhile: what a declared request or `transports.send` would send is in `sent` instead.
 
@@ -90,6 +90,8 @@ def harness(
     whole(max_jobs, "max_jobs", 1, 1_000_000_000)
     with ExitStack() as stack:
         if fresh:
+            if db is None:
+                raise Invalid("fresh=True is for PostgreSQL: say with db= in which database the test gets its schema")
             db = stack.enter_context(own_schema(url_of(db)))
         for app in apps:
             stack.enter_context(elsewhere(app, db, clock))
@@ -103,10 +105,10 @@ def harness(
 
 
 @contextmanager
-def elsewhere(app: Hipq, db: str | Mapping[str, Any], clock: HandClock) -> Iterator[None]:
+def elsewhere(app: Hipq, db: str | Mapping[str, Any] | None, clock: HandClock) -> Iterator[None]:
     """Until the block ends the app is on another database, by another clock. What it had open stays open, and is what
     it goes on with afterwards."""
-    there = OfTest(app, db, clock)
+    there = app.database.in_tests(app, clock) if db is None else Database(app, db, clock)
     with _entering:
         if app.is_elsewhere:
             raise Invalid(f"{app.name} is in use by a test already: let that end before another begins")
@@ -116,7 +118,7 @@ def elsewhere(app: Hipq, db: str | Mapping[str, Any], clock: HandClock) -> Itera
         yield
     finally:
         try:
-            there.end()
+            there.close()
         finally:
             for queue in app.queues:
                 back.get(queue.name, queue.leave)()

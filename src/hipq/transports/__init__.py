@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from hipq.errors import Invalid, shown
 from hipq.job import payload
+from hipq.job.view import sends
 from hipq.transports.address import Address, address
 from hipq.transports.base import Checkpoints, Message, Outgoing, Reply, Sender, Source, headers_of
 from hipq.transports.recording import recorder
@@ -58,7 +60,18 @@ def send(
     """
     body = data if isinstance(data, bytes) else payload.encode(data, "the message").encode()
     every = {**(headers_of(job) if job is not None else {}), **(headers or {})}
-    return sender(url).send(Outgoing(body, key or (job.key if job is not None else ""), every), seconds)
+    found = sender(url)
+    if job is not None:
+        sends(job, _shown(url))
+    return found.send(Outgoing(body, key or (job.key if job is not None else ""), every), seconds)
+
+
+def _shown(url: str) -> str:
+    """Where a message goes, for people: tokens are in the query of a URL and even in its path."""
+    if url.startswith(("http://", "https://")):
+        parts = urlsplit(url)
+        return f"POST {parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return str(address(url))
 
 
 def sender(url: str) -> Sender:

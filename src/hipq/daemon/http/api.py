@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import Route as Found
@@ -36,6 +37,7 @@ from hipq.observe.logs import LogLine
 
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon
+    from hipq.daemon.http.operators import OperatorsDashboard
     from hipq.daemon.tenancy.tenants import Caller
     from hipq.observe.prometheus import Collector
 
@@ -70,6 +72,8 @@ class Api:
         self.stopping = asyncio.Event()
         self._tokens = tokens
         self._door = Authenticator(service.tenants, tokens=tokens)
+        self._dashboard: OperatorsDashboard | None = None
+        self._has_no_dashboard = False
         self.usage = Seldom()
         self.gate = Gate(service.tenants, service.backlog, service.ended)
         (queue,) = service.app.queues
@@ -102,6 +106,19 @@ class Api:
     def stop(self) -> None:
         """Those who follow events, or wait for results, are let go: the daemon is about to stop."""
         self.stopping.set()
+        if self._dashboard is not None:
+            self._dashboard.stop()
+
+    async def _looked_for_dashboard(self) -> OperatorsDashboard | None:
+        """Its pages are read in by a thread, and when somebody asks for one."""
+        if self._dashboard is None and not self._has_no_dashboard:
+            try:
+                operators = await asyncio.to_thread(import_module, "hipq.daemon.http.operators")
+            except ModuleNotFoundError:  # Jinja2 is not installed
+                self._has_no_dashboard = True
+                return None
+            self._dashboard = self._dashboard or operators.OperatorsDashboard(self, self._door, tokens=self._tokens)
+        return self._dashboard
 
     # -- one request ------------------------------------------------------------------------------------------------
     async def serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
@@ -162,8 +179,11 @@ class Api:
             return ""
         if b"origin" in headers:
             return NO_BROWSER
-        # else a page whose name leads here: its browser takes us for where it came from
-        return "" if _LOOPBACK.fullmatch(headers.get(b"host", b"localhost")) else WRONG_HOST
+        return "" if self.is_for_loopback(headers) else WRONG_HOST
+
+    def is_for_loopback(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Else a page whose name leads here: its browser takes us for where it came from."""
+        return _LOOPBACK.fullmatch(headers.get(b"host", b"localhost")) is not None
 
     def stream(self, events: AsyncGenerator[dict[str, Any]], call: Call) -> Stream:
         async def is_allowed() -> bool:
@@ -201,9 +221,14 @@ class Api:
             _log.warning("%s %s failed: %s", route.method, route.path, error)
         return reply
 
-    async def _nothing(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def _nothing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """No route of the daemon's own."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
+            return
+        dashboard = await self._looked_for_dashboard()
+        if dashboard is not None and dashboard.has(scope["path"]):
+            await dashboard(scope, receive, send)
             return
         self.counts.requests["none", 404] += 1
         await sentence(404, NOTHING).write(send)

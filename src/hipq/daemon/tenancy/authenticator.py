@@ -71,6 +71,13 @@ class Authenticator:
                 raise StoreUnavailable("the database does not answer, so this token cannot be checked; try again")
         return found
 
+    async def refresh(self, *, at_once: bool = False) -> None:
+        """Look at the tenants again: if that was more than a second ago, or `at_once`."""
+        if at_once:
+            await self._look_again(time.monotonic())
+        elif not self._tenants.is_fresh:
+            await self._look()
+
     def may_act_for(self, caller: Caller, tenant: str) -> bool:
         """Whether this is its own tenant; an admin's are all there are."""
         if caller.tenant != ADMIN:

@@ -186,7 +186,7 @@ def _outstanding(site: Site, queues: dict[str, Queue]) -> list[Outstanding]:
     found = []
     for name, queue in queues.items():
         counts = site.store.counts(queue.number, 10_000, LATEST, LATEST)
-        targets = [(one.name, one.fn.target) for one in queue.job_types if isinstance(one.fn, Request)]
+        targets = [(one.name, one.spec.fn.target) for one in queue.job_types if isinstance(one.spec.fn, Request)]
         if counts.waiting or targets:
             found.append(Outstanding(name, counts.waiting, counts.next_timeout, targets))
     return sorted(found, key=lambda one: -one.waiting)

@@ -54,6 +54,15 @@ class Part(NamedTuple):
     sql: str = ""
 
 
+class Outstanding(NamedTuple):
+    """A job that waits for its answer, and may do so a while yet."""
+
+    id: int
+    job_type: str
+    wait: str
+    """Its column: since when it waits, and until when."""
+
+
 class UnclaimedAnswers(NamedTuple):
     """Answers that belong to no job, and that no job which is added from now on would take."""
 
@@ -87,6 +96,10 @@ class QueueHealth:
     """Due, and not made ready yet."""
     waiting: list[Sample] = field(default_factory=list)
     """Past their deadline."""
+    outstanding: list[Outstanding] = field(default_factory=list)
+    """Those whose deadline comes next, up to COUNTED."""
+    usual: dict[str, float] = field(default_factory=dict)
+    """Seconds within which 95 % of the answers of the last day came, by job type."""
     unread: list[Sample] = field(default_factory=list)
     """Whose answer handler has failed three times or more with their answer, by type."""
     left: list[Sample] = field(default_factory=list)
@@ -200,6 +213,8 @@ class Health:
     expected: list[Part] = field(default_factory=list)
     found: list[Part] = field(default_factory=list)
     answers: list[UnclaimedAnswers] = field(default_factory=list)
+    listeners: dict[str, str] = field(default_factory=dict)
+    """What listeners report, by instance and stream; see `hipq.answers.reports`."""
     file: FileHealth | None = None
     pages: PagesHealth | None = None
     server: ServerHealth | None = None

@@ -6,11 +6,13 @@ would look through all of it once it was analyzed at another time. `:name` is a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from hipq.job.activity import ANSWER, COUNTERS, DAY, Histogram
 from hipq.job.model import COLUMNS, Row
 from hipq.job.order import BEHIND
 from hipq.job.wait_transitions import LONGEST_PAUSE
@@ -19,8 +21,8 @@ from hipq.limits.admission import Remembered
 from hipq.limits.rules import load
 from hipq.stores import migrations
 from hipq.stores.asking import HOLDERS
-from hipq.stores.health.facts import COUNTED, Sample, UnclaimedAnswers
-from hipq.stores.values import Holder, Limits, QueueTables
+from hipq.stores.health.facts import COUNTED, Outstanding, Sample, UnclaimedAnswers
+from hipq.stores.values import LISTENERS, Holder, Limits, QueueTables
 
 Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 """Put a statement to the database."""
@@ -37,6 +39,8 @@ HEAVY: Final = 50
 """jobs that others pass;"""
 ANSWERS: Final = 10 * COUNTED
 """and answers, of all queues."""
+ENOUGH: Final = 20
+"""Answers by which one knows how long they usually take."""
 
 _COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
 _LEFT: Final = "phase IN ('deciding', 'answered', 'cancelling') AND owner = 0"
@@ -92,25 +96,37 @@ class Jobs:
         return found
 
     def parked(self) -> list[Sample]:
-        query = (
-            "SELECT min(id), count(*) FROM (SELECT id, job_type FROM {_parked} WHERE phase = 'parked' "
-            "ORDER BY rank, id LIMIT :many) AS few GROUP BY job_type ORDER BY 1"
-        )
-        counts = dict(self._ask(query, many=COUNTED))
-        return [Sample(row, row.update_time, counts[row.id]) for row in self._by_id(list(counts))]
+        found = self._by_type("{_parked} WHERE phase = 'parked' ORDER BY rank, id")
+        return [Sample(row, row.update_time, jobs) for row, jobs in found]
 
     def scheduled(self, now: int) -> list[Sample]:
         """Due, and nobody has made them ready."""
-        due = "{_stage} WHERE phase = 'scheduled' AND scheduled_run_time <= :now"
-        rows = self._rows(f"SELECT {_COLUMNS} FROM {due} ORDER BY scheduled_run_time LIMIT 1", now=now)
-        return [Sample(row, row.scheduled_run_time, self._count(due, now=now)) for row in rows]
+        due = "{_stage} WHERE phase = 'scheduled' AND scheduled_run_time <= :now ORDER BY scheduled_run_time"
+        return [Sample(row, row.scheduled_run_time, jobs) for row, jobs in self._by_type(due, now=now)]
 
     # -- what waits for something else ------------------------------------------------------------------------------
     def waiting(self, now: int) -> list[Sample]:
         """Past their deadline, and nobody has noticed."""
-        over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now"
-        rows = self._rows(f"SELECT {_COLUMNS} FROM {over} ORDER BY deadline LIMIT 1", now=now)
-        return [Sample(row, row.deadline, self._count(over, now=now)) for row in rows]
+        over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now ORDER BY deadline"
+        return [Sample(row, row.deadline, jobs) for row, jobs in self._by_type(over, now=now)]
+
+    def outstanding(self, now: int) -> list[Outstanding]:
+        query = (
+            "SELECT id, job_type, wait FROM {_wait} WHERE phase = 'waiting' AND deadline > :now "
+            "ORDER BY deadline LIMIT :many"
+        )
+        return [Outstanding(*row) for row in self._ask(query, now=now, many=COUNTED)]
+
+    def usual(self, now: int) -> dict[str, float]:
+        """From the counters of the last day (primary key)."""
+        sums = ", ".join(f"sum({name})" for name in COUNTERS[ANSWER:])
+        query = (
+            f"SELECT job_type, {sums} FROM hipq_activity "
+            "WHERE queue = :number AND grain IN (60, 3600, 86400) AND starts >= :since GROUP BY job_type"
+        )
+        rows = self._ask(query, number=self._queue.number, since=now - DAY * SECOND)
+        found = {job_type: Histogram(tuple(map(int, counts))) for job_type, *counts in rows}
+        return {name: one.percentile(0.95) or 0.0 for name, one in found.items() if one.total >= ENOUGH}
 
     def unread(self, now: int) -> list[Sample]:
         """The first job of each type whose answer handler has failed three times or more with its answer: the next time
@@ -193,6 +209,13 @@ class Jobs:
         return dict(self._ask(query, number=self._queue.number, many=COUNTED))
 
     # -- how --------------------------------------------------------------------------------------------------------
+    def _by_type(self, which: str, **values: Any) -> list[tuple[Row, int]]:
+        """The first job of each type among the first of these, and how many of the type are among them."""
+        rows = self._ask(f"SELECT id, job_type FROM {which} LIMIT :many", **values, many=COUNTED)
+        first = {job_type: job_id for job_id, job_type in reversed(rows)}
+        counts = Counter(job_type for _, job_type in rows)
+        return [(row, counts[row.job_type]) for row in self._by_id(sorted(first.values())[:TYPES])]
+
     def _by_id(self, ids: list[int]) -> list[Row]:
         return [
             row for job_id in ids for row in self._rows(f"SELECT {_COLUMNS} FROM {{live}} WHERE id = :id", id=job_id)
@@ -224,3 +247,8 @@ def unclaimed(ask: Ask, now: int, by_name: bool) -> list[UnclaimedAnswers]:
         ") AS few WHERE job = 0 AND early_until < :now GROUP BY queue ORDER BY queue"
     )
     return [UnclaimedAnswers(*row) for row in ask(query, {"many": ANSWERS, "now": now})]
+
+
+def listeners(ask: Ask) -> dict[str, str]:
+    query = "SELECT name, value FROM hipq_notes WHERE kind = :kind ORDER BY name LIMIT :many"
+    return dict(ask(query, {"kind": LISTENERS, "many": COUNTED}))

@@ -11,7 +11,7 @@ import msgspec
 
 from hipq.stores import migrations
 from hipq.stores.health.facts import Health, QueueHealth, Unread
-from hipq.stores.health.jobs import Ask, Jobs, unclaimed
+from hipq.stores.health.jobs import Ask, Jobs, listeners, unclaimed
 from hipq.stores.health.parts import expected
 from hipq.stores.values import QueueTables
 
@@ -65,6 +65,7 @@ class Reading:
             said = self.part("jobs", partial(note, tables.number), "", queue.name)
             self._limits(queue, jobs, said)
         health.answers = self.part("answers", lambda: unclaimed(self._ask, health.now, self._by_name), [])
+        health.listeners = self.part("listeners", lambda: listeners(self._ask), {})
 
     def _levels(self) -> list[tuple[QueueTables, int]]:
         query = 'SELECT number, app, name, "table", schema FROM hipq_queues ORDER BY number'
@@ -76,6 +77,9 @@ class Reading:
         queue.parked = self.part("jobs", jobs.parked, [], name)
         queue.scheduled = self.part("jobs", lambda: jobs.scheduled(now), [], name)
         queue.waiting = self.part("jobs", lambda: jobs.waiting(now), [], name)
+        queue.outstanding = self.part("jobs", lambda: jobs.outstanding(now), [], name)
+        if queue.outstanding:
+            queue.usual = self.part("jobs", lambda: jobs.usual(now), {}, name)
         queue.unread = self.part("answers", lambda: jobs.unread(now), [], name)
         queue.left = self.part("jobs", jobs.left, [], name)
         queue.orphans = self.part("engines", lambda: jobs.orphans(alive), [], name)

@@ -11,6 +11,7 @@ from psycopg.rows import args_row
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
 from hipq.stores.postgres.connection import Connection
+from hipq.stores.sql.activity import PARTS
 from hipq.stores.sql.dialect import Read, Sql
 from hipq.stores.sql.statements import Statements
 from hipq.stores.values import QueueTables
@@ -24,6 +25,7 @@ def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[bytes]:
     return Statements(
         "hipq.stores.postgres", look, spelled, columns=_COLUMNS, kept=", ".join(KEPT), by_early="",
         strategy="coalesce(CASE WHEN phase = {DECIDING} THEN meta::jsonb #>> '{retry,registered}' END, '')",
+        **PARTS,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ jobs of a common type are soon found in the order of their ids, and those of a r
 
 What a tenant has is not left to that: whatever the statistics say, no list may read the jobs of others. So it is
 asked for as a range of an index, sorted by its columns; and sorting is made dear, or a vacuum that found the table
-empty would make it look cheap.
+empty would make it look cheap. So is what went wrong, which is rare among ten million jobs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from hipq.job.states import NONE, Code
 from hipq.job.when import SECOND
 from hipq.stores.filters import Filter
 from hipq.stores.postgres.connection import Connection
@@ -26,23 +27,61 @@ _UNSORTED: Final = b"; SET LOCAL enable_sort = off; SET LOCAL enable_incremental
 
 
 def page(wanted: Filter, table: str) -> dict[str, str]:
-    """Condition, order and limit of a page from the "live" or the "final" table."""
-    if not wanted.tenant:
+    """How a page is found in the "live" or the "final" table: parts of find.sql."""
+    index = _index(wanted)
+    if wanted.tenant and wanted.job_key and table == "live":
+        return _live_by_key(wanted)
+    if wanted.until and not wanted.few:
+        return _window(wanted, table, index)
+    if not index:
         where = wanted.condition()
         if wanted.since and table == "final":
             where += f" AND update_time >= :since - {_AHEAD}"  # by the index _time, if little has ended since
-        return {"where": where, "order": f"id{wanted.order}", "limit": ":limit", "by": ""}
-    if wanted.job_key and table == "live":
-        return _live_by_key(wanted)
-    index = ("tenant", "job_key") if wanted.job_key else ("tenant",)  # the index _named, or _tenant
-    columns, place = ", ".join((*index, "id")), ", ".join(f":{name}" for name in index)
+        return {"where": where, "order": f"{wanted.id}{wanted.order}", "limit": ":limit", "by": ""}
+    where = f"{_within(wanted, index)} AND {_rest(wanted, index).condition()}"
+    return {"where": where, "order": _order(wanted, index), "limit": ":limit", "by": ""}
+
+
+def _window(wanted: Filter, table: str, index: dict[str, str]) -> dict[str, str]:
+    """What is between two ids is read by this index and looked through: OFFSET 0 keeps the other conditions out, which
+    might be looked for by their own indexes, and be true of all other jobs."""
+    order = _order(wanted, index)
+    some = f"(SELECT * FROM {{{table}}} WHERE {_within(wanted, index)} ORDER BY {order} OFFSET 0)"
+    return {"table": some, "where": _rest(wanted, index).condition(), "order": order, "limit": ":limit", "by": ""}
+
+
+def _within(wanted: Filter, index: dict[str, str]) -> str:
+    """A range of an index, from one id to another."""
     first, last = (":after", ":until" if wanted.until else _LAST)
     if wanted.newest:
-        first, last = ("0", ":after - 1" if wanted.after else _LAST)
-    within = f"({columns}) > ({place}, {first}) AND ({columns}) <= ({place}, {last}) AND tenant <> ''"
-    rest = wanted._replace(tenant="", job_key="", after=0, until=0).condition()
-    order = ", ".join(f"{name}{wanted.order}" for name in (*index, "id"))
-    return {"where": f"{within} AND {rest}", "order": order, "limit": ":limit", "by": ""}
+        first = ":until - 1" if wanted.until else "0"
+        last = ":after - 1" if wanted.after else _LAST
+    columns, place = ", ".join((*index, "id")), "".join(f"{value}, " for value in index.values())
+    found = [f"({columns}) > ({place}{first}) AND ({columns}) <= ({place}{last})"]
+    found += ["tenant <> ''"] if "tenant" in index else []
+    if "code" in index:  # and no code = '...': the order would be that of ids, which another index has, too
+        found += [f"error <> '{NONE}'" if wanted.code == NONE else f"code <> '{NONE}' AND code <> '{Code.OK}'"]
+    return " AND ".join(found)
+
+
+def _rest(wanted: Filter, index: dict[str, str]) -> Filter:
+    """What is not said by the range of the index."""
+    key, code = "" if "job_key" in index else wanted.job_key, "" if "code" in index else wanted.code
+    return wanted._replace(tenant="", job_key=key, code=code, after=0, until=0)
+
+
+def _order(wanted: Filter, index: dict[str, str]) -> str:
+    return ", ".join(f"{name}{wanted.order}" for name in (*index, "id"))
+
+
+def _index(wanted: Filter) -> dict[str, str]:
+    """The columns of the index, before the id, along which a page must be looked for, and their values: of the index
+    _named, _tenant, or _code and _retry, which are sorted alike."""
+    if wanted.tenant:
+        return {"tenant": ":tenant"} | ({"job_key": ":job_key"} if wanted.job_key else {})
+    if wanted.code in ("", Code.OK) or wanted.few or wanted.job_key or (wanted.phase and not wanted.until):
+        return {}
+    return {"code": f"'{wanted.code}'"}
 
 
 def _live_by_key(wanted: Filter) -> dict[str, str]:
@@ -58,5 +97,5 @@ def _live_by_key(wanted: Filter) -> dict[str, str]:
 def planned(conn: Connection, wanted: Filter) -> Iterator[None]:
     """While the page is asked for."""
     with conn.transaction():
-        conn.execute(_WITH_VALUES + (_UNSORTED if wanted.tenant else b""))
+        conn.execute(_WITH_VALUES + (_UNSORTED if any(_index(part) for _, part in wanted.parts) else b""))
         yield

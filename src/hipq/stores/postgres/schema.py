@@ -138,7 +138,7 @@ def drop(conn: Connection, number: int, engines: Callable[[], Iterable[EngineSee
             conn.execute(f"DELETE FROM {beside} WHERE id IN (SELECT id FROM {table})".encode())
         conn.execute(f"DROP TABLE {table}".encode())
     conn.execute(f"DROP SEQUENCE {live}_ids".encode())
-    for table in ("hipq_answers", "hipq_tickets", "hipq_crons"):
+    for table in ("hipq_answers", "hipq_tickets", "hipq_crons", "hipq_activity"):
         conn.execute(f"DELETE FROM {table} WHERE queue = %s".encode(), (number,))
     conn.execute("DELETE FROM hipq_queues WHERE number = %s", (number,))
     conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (number,))

@@ -9,14 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 import psycopg
 
 from hipq.errors import StoreUnavailable
+from hipq.job.activity import MINUTE, beginning
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
+from hipq.job.when import SECOND
 from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
@@ -43,7 +45,9 @@ from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS
 from hipq.stores.postgres.turn import Settle, Take, freed, ready
 from hipq.stores.postgres.wake import Listener, ListeningWaker, Notices
 from hipq.stores.rule_claims import Picked
+from hipq.stores.sql.activity import ActivityVerbs
 from hipq.stores.sql.answers import AnswerVerbs
+from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.rule_claims import narrowed
@@ -55,9 +59,14 @@ from hipq.stores.values import EndPlace
 from hipq.stores.waker import lowest
 
 T = TypeVar("T")
+GATHERED: Final = 15 * MINUTE
+"""How many seconds back one looks for what connections have counted in minutes that are over; what is older waits until
+its hour is folded."""
 
 
-class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs):
+class PostgresStore(
+    AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs, ActivityVerbs
+):
     _settle: Settle
     _rulebook: PostgresRulebook
     at_once = POOL_SIZE
@@ -232,6 +241,25 @@ class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs,
         with self._reading(long=True) as sql:
             found = sql.found("prune", queue, **values)
         return (found[0][0], (found[0][1], found[0][2])) if found else (0, None)
+
+    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+        """Also what connections have counted in minutes that are over, so that there is little to read."""
+        over = beginning(now - MINUTE * SECOND, MINUTE)
+        values = {"grain": MINUTE, "since": over - GATHERED * SECOND, "until": over, "queues": list(queues)}
+        self._transaction(lambda sql: self._folded_into(sql, MINUTE, "writer <> 0", values), patient=False)
+        return super().fold_activity(queues, now)
+
+    def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
+        if not into:
+            return sql.changed("activity_delete", **values)
+        return self._folded_into(sql, into, "true", {**values, "queues": [values["queue"]]})
+
+    def _folded_into(self, sql: Sql, into: int, which: str, values: dict[str, Any]) -> int:
+        """One engine at a time: two that write the same rows could wait for each other."""
+        if not sql.found("activity_lock")[0][0]:
+            return 0
+        query = self._statements.of("activity_fold", which=which)
+        return int(sql.run(query, {**values, "into": into, "period": into * SECOND})[0][0])
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:

@@ -9,6 +9,7 @@ import msgspec
 
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import EXECUTING, FINAL, READY
+from hipq.job.tally import CountedTypes, tally
 from hipq.job.units import UNIT
 from hipq.job.windows import ALWAYS
 from hipq.limits.rules import Rules
@@ -20,6 +21,7 @@ from hipq.stores.postgres.insert import Insert, in_json, keep
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.rule_claims import Picked
+from hipq.stores.sql.activity import counted
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.rule_claims import MANY_TYPES, narrowed
 from hipq.stores.sql.settle import FINISHED, MOVED, Saved, Settling, finished, moved
@@ -28,6 +30,8 @@ from hipq.stores.waker import lowest, soon
 
 _Finished = msgspec.defstruct("_Finished", list(FINISHED))
 _Moved = msgspec.defstruct("_Moved", list(MOVED))
+NOTHING: Final = -1
+"""In place of the number of jobs that must be saved for them to be counted: there is nothing to count."""
 LOCKED: Final = -1
 """In place of a version of rules: they were read under their lock, or kept from changing."""
 
@@ -48,6 +52,7 @@ class Settle(Settling):
     def __init__(self, statements: Statements[bytes], insert: Insert) -> None:
         self._statements = statements
         self._insert = insert
+        self._types = CountedTypes()
 
     def _write(self, conn: Connection, changes: dict[int, Change]) -> set[int]:
         parts: dict[tuple[int, bool], list[Change]] = {}
@@ -73,9 +78,13 @@ class Settle(Settling):
             conn.execute(self._statements.of("lock", queue), {"ids": by_queue[queue]})
 
     def _put(self, conn: Connection, name: str, queue: int, changes: list[Change], rows: list[Any]) -> set[int]:
-        query = self._statements.of(name, queue)
-        found = conn.execute(query, {"rows": in_json(rows)}, binary=True).fetchall()
+        counts = tally(changes, self._types)
+        values = {"rows": in_json(rows), "counts": counted(counts), "jobs": len(rows) if counts else NOTHING}
+        found = conn.execute(self._statements.of(name, queue), values, binary=True).fetchall()
         saved = {job_id for (job_id,) in found}
+        if len(saved) < len(rows):  # then nothing was counted there
+            counts = tally([change for change in changes if change.before.id in saved], self._types)
+            conn.execute(self._statements.of("activity_add"), {"counts": counted(counts)})
         keep(conn, large.changed(change for change in changes if change.before.id in saved))
         return saved
 

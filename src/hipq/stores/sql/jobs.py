@@ -84,7 +84,7 @@ class JobVerbs(Dialect):
     def find(self, wanted: Filter) -> list[Row]: ...
     def find(self, wanted: Filter, *, brief: bool = False) -> list[Brief] | list[Row]:
         selected = ", ".join(LISTED) if brief else self._statements.columns
-        pages = [(table, {**self._page(one, table), "selected": selected}) for table, one in wanted.parts]
+        pages = [(table, {**self._page_or_few(one, table), "selected": selected}) for table, one in wanted.parts]
         if not pages:
             return []
         around = f"SELECT * FROM ({{}}) AS found ORDER BY id{wanted.order} LIMIT :limit"
@@ -93,19 +93,22 @@ class JobVerbs(Dialect):
             return sql.read(Brief if brief else Row, query, wanted._asdict(), once=True)
 
     def reach(self, wanted: Filter, rows: int) -> int:
-        only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
-        pages = [(table, self._page(only, table)) for table in wanted.tables]
+        pages = [(table, self._page(part.walked, table)) for table, part in wanted.parts]
         last = {"selected": "id", "limit": "1 OFFSET :rows - 1"}
         some = [(table, {**page, **last}) for table, page in pages if page["limit"] != "ALL"]  # those are few
         if not some:
             return 0
-        query = self._of_tables("find", wanted.queue, some, "SELECT coalesce(min(id), 0) FROM ({}) AS found")
-        with self._listing(only) as sql:
-            ((last_id,),) = sql.run(query, only._asdict() | {"rows": rows}, once=True)
+        farthest = "max" if wanted.newest else "min"
+        query = self._of_tables("find", wanted.queue, some, f"SELECT coalesce({farthest}(id), 0) FROM ({{}}) AS found")
+        with self._listing(wanted) as sql:
+            ((last_id,),) = sql.run(query, wanted._asdict() | {"rows": rows}, once=True)
         return int(last_id)
 
     def count(self, wanted: Filter) -> int:
-        pages = [(table, {**self._page(one, table), "where": self._condition(one)}) for table, one in wanted.parts]
+        pages = [(table, self._page(one, table)) for table, one in wanted.parts]
+        if not wanted.until:  # else it is to be read between two ids
+            parts = zip(pages, wanted.parts, strict=True)
+            pages = [(table, {**page, "where": self._condition(one)}) for (table, page), (_, one) in parts]
         if not pages:
             return 0
         around = "SELECT count(*) FROM (SELECT 1 FROM ({}) AS found LIMIT :limit) AS counted"
@@ -134,9 +137,17 @@ class JobVerbs(Dialect):
                 found.append(Depth(phase, jobs, due, name))
             return found + [Depth(*one) for one in sql.found("depth_others", queue, most=most)]
 
+    def _page_or_few(self, wanted: Filter, table: str) -> Mapping[str, str]:
+        """How a page is found. Where all are sorted, only their ids are: rows are read of those on the page."""
+        page = self._page(wanted, table)
+        if not wanted.few:
+            return page
+        ids = self._statements.text("find", wanted.queue, table=f"{{{table}}}", selected="id", **page)
+        return {"where": f"id IN ({ids})", "by": "", "order": f"id{wanted.order}", "limit": ":limit"}
+
     def _of_tables(self, name: str, queue: int, pages: Sequence[tuple[str, Mapping[str, str]]], around: str) -> Any:
         """A file's statement for each of these tables, and a statement around them all."""
-        found = [self._statements.text(name, queue, table=f"{{{table}}}", **page) for table, page in pages]
+        found = [self._statements.text(name, queue, **{"table": f"{{{table}}}", **page}) for table, page in pages]
         parts = " UNION ALL ".join(f"SELECT * FROM ({one}) AS one" for one in found)
         return self._statements.spell(around.format(parts))
 
@@ -178,10 +189,11 @@ class JobVerbs(Dialect):
         """One step of a prune: how many jobs were deleted, and the last place that was looked at."""
 
     # -- engines and their leases -----------------------------------------------------------------------------------
-    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
+    def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
+        told = {"label": label, "serves": serves, "version": version, "since": since}
         with self._writing() as sql:
             self._forget_leases(sql)
-            ((engine_id,),) = sql.found("take_lease", seconds=seconds, label=label, serves=serves, **self._lease_time())
+            ((engine_id,),) = sql.found("take_lease", seconds=seconds, **told, **self._lease_time())
         return int(engine_id)
 
     def _forget_leases(self, sql: Sql) -> None:

@@ -36,6 +36,11 @@ pages are written twice. What is committed is safe in the log."""
 SAFE_VERSION: Final = (3, 51, 3)
 OLDEST_VERSION: Final = (3, 35, 0)
 _TRIES: Final = 5
+LACKS_TABLES: Final = (
+    "SQLite: database is locked, and lacks tables of hipq's: if this program has a transaction open on the file, make "
+    "them before it begins (app.migrate(), `hipq migrate`, manage.py hipq_migrate)"
+)
+"""Also of a file that cannot be opened: it would not be locked against that if hipq had set it to WAL before."""
 
 
 def translated(error: Exception) -> StoreError:
@@ -50,6 +55,10 @@ def translated(error: Exception) -> StoreError:
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreBroken(f"SQLite: {error} ({name}); later writes cannot be trusted, so this process stops using it")
     return StoreUnavailable(f"SQLite: {error}")
+
+
+def is_locked(error: BaseException | None) -> bool:
+    return (getattr(error, "sqlite_errorname", None) or "").startswith("SQLITE_BUSY")
 
 
 def signpost(conn: sqlite3.Connection) -> Moved | None:
@@ -122,7 +131,7 @@ class Connection:
             conn.execute(f"PRAGMA wal_autocheckpoint = {PAGES_IN_LOG}")
             conn.execute("PRAGMA user_version").fetchone()  # opens the log
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise StoreUnavailable(LACKS_TABLES) if is_locked(error) else translated(error) from error
         except OSError as error:
             raise StoreUnavailable(f"cannot open {self.path}: {error.strerror}") from None
         for suffix in ("-wal", "-shm") if self.path else ():
@@ -286,6 +295,10 @@ class Connection:
         found = translated(error)
         if isinstance(found, StoreBroken):
             self._broken = found
+        if is_locked(error):  # by another program; or by a transaction of this one, which would wait for ever
+            return StoreUnavailable(
+                f"{found}; if this program has a transaction open on the file, pass conn=, or do this after its commit"
+            )
         return found
 
     def close(self) -> None:

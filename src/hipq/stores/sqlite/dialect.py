@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from hipq.job.answer import KEPT
+from hipq.stores.sql.activity import PARTS
 from hipq.stores.sql.dialect import Read, Sql
 from hipq.stores.sql.statements import Statements
 from hipq.stores.sqlite.batch import NAMES, read
@@ -27,6 +28,7 @@ def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[str]:
         "hipq.stores.sqlite", look, spelled, columns=NAMES, kept=", ".join(KEPT),
         by_early=" INDEXED BY hipq_answers_early",
         strategy="coalesce(CASE WHEN phase = {DECIDING} THEN json_extract(meta, '$.retry.registered') END, '')",
+        **PARTS,
     )  # fmt: skip
 
 

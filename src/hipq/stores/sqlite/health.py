@@ -9,6 +9,7 @@ user, and be in the way of others.
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -117,13 +118,16 @@ class _Look:
 
     def _parts(self) -> list[Part]:
         wanted = {part.name: part for part in self._found.expected}
+        checks = defaultdict(list)
+        for part in self._found.expected:
+            if part.kind == "check":
+                checks[part.table].append(part)
         found = []
         query = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
         for kind, name, table, sql in self._ask(query, {}):
             if kind == "table":
                 found.append(Part("table", name, name))
-                checks = [part for part in wanted.values() if (part.kind, part.table) == ("check", name)]
-                found += [check for check in checks if f"CONSTRAINT {check.name} CHECK" in " ".join(sql.split())]
+                found += [check for check in checks[name] if f"CONSTRAINT {check.name} CHECK" in " ".join(sql.split())]
             elif kind == "index" and name in wanted:
                 found.append(self._index(name, table))
         return found

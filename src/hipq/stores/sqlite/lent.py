@@ -7,17 +7,19 @@ is older than 3.51.3.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
-from hipq.errors import SchemaError
+from hipq.errors import Invalid, SchemaError
+from hipq.job.model import New
 from hipq.stores import migrations
 from hipq.stores.clock import Clock
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.insert import begins_by_itself, inside, standard, tuples
 from hipq.stores.sqlite.store import SqliteStore
-from hipq.stores.values import QueueTables
+from hipq.stores.values import QueueTables, Stored
 
 Lend = Callable[[], sqlite3.Connection]
 
@@ -58,6 +60,9 @@ class Lent(Connection):
                     raise translated(error) from error
                 raise
 
+    def lends(self, conn: Any) -> bool:
+        return standard(conn) is standard(self._lend())
+
     def close(self) -> None:
         """It is not ours to close."""
 
@@ -65,9 +70,15 @@ class Lent(Connection):
 class GuestStore(SqliteStore):
     """For a program that adds jobs and looks at them through its own connection. No engine can work on it."""
 
-    def __init__(self, lend: Lend, url: str, clock: Clock | None = None) -> None:
-        super().__init__("", clock, Lent(lend))
-        self.url = url
+    def __init__(self, lend: Lend, url: str, clock: Clock | None = None, for_a_test: bool = False) -> None:
+        self._lent = Lent(lend)
+        super().__init__("", clock, self._lent)
+        self.url, self._for_a_test = url, for_a_test
+
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        if conn is not None and not self._lent.lends(conn):
+            raise Invalid(f"conn is another connection than that of {self.url} in this thread")
+        return super().enqueue(jobs, all_or_nothing=all_or_nothing)
 
     def migrate(self) -> list[str]:
         applied = super().migrate()
@@ -80,6 +91,7 @@ class GuestStore(SqliteStore):
         """In a transaction of theirs no tables are made: it may be undone, and what was learned would be wrong."""
         with self._db.reading() as conn:
             migrations.check_version(*schema.version(conn), self._known, self.url)
-            if conn.in_transaction and not schema.complete(conn, self._known, app, name, table):
+            may_make = self._for_a_test or not conn.in_transaction
+            if not may_make and not schema.complete(conn, self._known, app, name, table):
                 raise SchemaError(f"{self.url} has no tables yet for the queue {app}.{name}")
         return super().queue(app, name, table)

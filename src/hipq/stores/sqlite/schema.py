@@ -100,7 +100,7 @@ def drop(conn: sqlite3.Connection, number: int, engines: Sequence[EngineSeen]) -
         for beside in ("hipq_payloads", "hipq_progress"):
             conn.execute(f"DELETE FROM {beside} WHERE id IN (SELECT id FROM {table})")
         conn.execute(f"DROP TABLE {table}")
-    for table in ("hipq_answers", "hipq_tickets", "hipq_crons"):
+    for table in ("hipq_answers", "hipq_tickets", "hipq_crons", "hipq_activity"):
         conn.execute(f"DELETE FROM {table} WHERE queue = ?", (queue.number,))
     conn.execute("DELETE FROM hipq_queues WHERE number = ?", (queue.number,))
     conn.execute("UPDATE hipq_dropped SET highest = max(highest, ?)", (queue.number,))

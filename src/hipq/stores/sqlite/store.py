@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -10,7 +11,7 @@ import msgspec
 
 from hipq.errors import StoreUnavailable
 from hipq.job.model import Change, New
-from hipq.job.states import EXECUTING, PARKED, Code
+from hipq.job.states import EXECUTING, PARKED, READY, SCHEDULED, WAITING, Code
 from hipq.stores import migrations
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
@@ -18,7 +19,9 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
+from hipq.stores.sql.activity import ActivityVerbs
 from hipq.stores.sql.answers import AnswerVerbs
+from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.jobs import JobVerbs
@@ -28,7 +31,7 @@ from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
 from hipq.stores.sql.turn import TurnVerbs
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import in_json
-from hipq.stores.sqlite.connection import Connection, signpost, translated
+from hipq.stores.sqlite.connection import LACKS_TABLES, Connection, is_locked, signpost, translated
 from hipq.stores.sqlite.dialect import SqliteSql, statements
 from hipq.stores.sqlite.inbox import SqliteInbox
 from hipq.stores.sqlite.insert import Insert, checked, savepoint
@@ -43,8 +46,14 @@ MOVING: Final = '{"moving":[]}'
 _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
+_SMALL: Final = {EXECUTING: "_owner", PARKED: "_parked"}
+"""Indexes of phases that few jobs have; and those of all phases:"""
+_PHASES: Final = {**_SMALL, READY: "_ready", SCHEDULED: "_stage", WAITING: "_wait"}
 
-class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs):
+
+class SqliteStore(
+    JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs, ActivityVerbs
+):
     _insert: Insert
     _rulebook: SqliteRulebook
     at_once = 1
@@ -128,14 +137,10 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
         return f"{wanted.condition()} AND {wrong}"
 
     def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:
-        """What a tenant has by its own indexes: SQLite might read what others have by another one, or all that the
-        tenant has where a key is given. Jobs of a phase that few have by that of the phase."""
-        if wanted.tenant:
-            index = "_tenant" if not wanted.job_key else "_key" if table == "live" else "_named"
-        else:
-            index = "" if wanted.job_key else {EXECUTING: "_owner", PARKED: "_parked"}.get(wanted.phase, "")
-        by = f" INDEXED BY {{{table}}}{index}" if index else ""
-        return {"where": self._condition(wanted), "by": by, "order": f"id{wanted.order}", "limit": ":limit"}
+        index = _index(wanted, table)
+        by = " NOT INDEXED" if index == "id" else f" INDEXED BY {{{table}}}{index}" if index else ""
+        order = f"{wanted.id}{wanted.order}"
+        return {"where": self._condition(wanted), "by": by, "order": order, "limit": ":limit"}
 
     def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
         with self._reading() as sql:
@@ -153,7 +158,7 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
             found, accepts = schema.version(conn)
             migrated = found > 0 and schema.migrated(conn, self._known)
         if not migrated:
-            with self._db.writing() as conn:
+            with self._making_tables() as conn:
                 applied = schema.migrate(conn, self._known)  # nothing, if another process was first
                 if not found and applied and self.path:
                     schema.note_place(conn, self._db.path)
@@ -162,11 +167,21 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
             migrations.check_version(found, accepts, self._known, self.url)
         return applied
 
+    @contextmanager
+    def _making_tables(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._db.writing() as conn:
+                yield conn
+        except StoreUnavailable as error:
+            if not is_locked(error.__cause__):
+                raise
+            raise StoreUnavailable(LACKS_TABLES) from error
+
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         with self._db.reading() as conn:
             found = schema.complete(conn, self._known, app, name, table)
         if not found:
-            with self._db.writing() as conn:
+            with self._making_tables() as conn:
                 found = schema.complete_now(conn, self._known, app, name, table)
         self._statements.learn([found])
         return found
@@ -251,6 +266,11 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
                 sql.conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (gone,))
         return len(msgspec.json.decode(gone)), (last, job_id) if job_id is not None else None
 
+    def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
+        if into:
+            sql.changed("activity_fold", into=into, **values)
+        return sql.changed("activity_delete", **values)
+
     def _forget_leases(self, sql: Sql) -> None:
         sql.changed("forget_leases", **self._lease_time())
 
@@ -277,3 +297,18 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
 
     def locked(self, queues: Sequence[int]) -> set[int]:  # noqa: ARG002
         return set()  # a lock is one of the whole file
+
+
+def _index(wanted: Filter, table: str) -> str:
+    """What a tenant has by its own indexes: SQLite might read what others have by another one, or all that the tenant
+    has where a key is given. What is looked for between two ids, there and nowhere else. Jobs of a phase that few have
+    by the index of the phase."""
+    if wanted.tenant:
+        return "_tenant" if not wanted.job_key else "_key" if table == "live" else "_named"
+    if wanted.until and not wanted.few:
+        return "id" if wanted.code in ("", Code.OK) else "_retry" if table == "live" else "_code"
+    if wanted.job_key or wanted.prefix:
+        return "_key" if wanted.few else ""
+    if wanted.owned is not None:
+        return "_owner" if wanted.owned else "_todo"
+    return (_PHASES if wanted.few else _SMALL).get(wanted.phase, "")

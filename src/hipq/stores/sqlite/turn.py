@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from hipq.job.activity import COUNTERS
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import FINAL
+from hipq.job.tally import CountedTypes, tally
 from hipq.stores import large
 from hipq.stores.claims import Claim
 from hipq.stores.rule_claims import Picked
@@ -30,12 +32,13 @@ class Settle(Settling):
     def __init__(self, statements: Statements[str], insert: Insert) -> None:
         self._statements = statements
         self._insert = insert
+        self._types = CountedTypes()
 
     def _write(self, conn: sqlite3.Connection, changes: dict[int, Change]) -> set[int]:
         by_queue: dict[int, list[Change]] = {}
         for job_id, change in changes.items():
             by_queue.setdefault(queue_of(job_id), []).append(change)
-        saved: set[int] = set()
+        saved: list[Change] = []
         for queue, some in by_queue.items():
             tokens = self._tokens(conn, queue, [change.before.id for change in some])
             kept = [change for change in some if tokens.get(change.before.id) == change.before.token]
@@ -46,8 +49,16 @@ class Settle(Settling):
                 conn.execute(query, (in_json([change.before.id for change in done]),))
             going_on = [change for change in kept if change.after.state != FINAL]
             self._put(conn, "update", queue, going_on, moved, len(MOVED))
-            saved |= {change.before.id for change in kept}
-        return saved
+            saved += kept
+        self._count(conn, saved)
+        return {change.before.id for change in saved}
+
+    def _count(self, conn: sqlite3.Connection, saved: list[Change]) -> None:
+        """What was saved, in its transaction: so the counters are right whatever happens."""
+        for chunk in chunks(list(tally(saved, self._types).items())):
+            values = [value for minute, counters in chunk for value in (*minute, *counters)]
+            query = self._statements.of("activity_add", rows=values_of(len(chunk), 3 + len(COUNTERS)))
+            conn.execute(query, values)
 
     def _tokens(self, conn: sqlite3.Connection, queue: int, ids: list[int]) -> dict[int, int]:
         """The tokens of live jobs as they are; nobody can change them before this transaction ends."""

@@ -29,7 +29,9 @@ CREATE TABLE hipq_engines (
   engine_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   lease_until TIMESTAMPTZ NOT NULL,     -- on clock_timestamp(): now() stands still while a transaction waits
   label TEXT NOT NULL,
-  serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
+  serves TEXT NOT NULL DEFAULT '{}',    -- the job types it has code for, by queue
+  version TEXT NOT NULL DEFAULT '',     -- hipq's, as it runs there
+  since BIGINT NOT NULL DEFAULT 0       -- when it took the lease; 0 = that is not known
 ) WITH (fillfactor = 50);
 -- Who may ask a queue's throttler, until when; a new number each time, so that a late answer is told from a fresh one.
 CREATE TABLE hipq_tickets (
@@ -105,6 +107,99 @@ CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
 CREATE INDEX hipq_answers_early ON hipq_answers (queue, job) WHERE state = 'buffered' AND job <> 0;
 -- what need not be kept any longer.
 CREATE INDEX hipq_answers_time ON hipq_answers (keep_until);
+-- What people did by hand, and what they were refused: see hipq.stores.audit.
+CREATE TABLE hipq_audit (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- in the order it happened
+  at BIGINT NOT NULL,
+  who TEXT NOT NULL,
+  role TEXT NOT NULL,
+  address TEXT NOT NULL,
+  action TEXT NOT NULL,
+  target TEXT NOT NULL,
+  details TEXT NOT NULL DEFAULT '{}'
+);
+-- What need not be kept any longer.
+CREATE INDEX hipq_audit_time ON hipq_audit (at);
+-- What has happened, counted by queue, period and job type, in the transactions that change jobs: see hipq.job.activity.
+CREATE TABLE hipq_activity (
+  queue INTEGER NOT NULL,
+  grain INTEGER NOT NULL DEFAULT 60,    -- the seconds of the period: minutes, which become hours, and those days
+  starts BIGINT NOT NULL,               -- when the period begins
+  job_type TEXT COLLATE "C" NOT NULL,   -- '' = of types that are not counted apart
+  writer INTEGER NOT NULL DEFAULT 0,    -- the server's process that has counted, so that no row is everybody's; or 0
+  -- Runs, where they began; jobs that ended, by code; attempts after which a job is to run again. Then how many runs,
+  -- and answers, took less than 1 ms (_0), 3 ms, 10 ms, and so on; the last, 100000 seconds or more.
+  started BIGINT NOT NULL DEFAULT 0, ok BIGINT NOT NULL DEFAULT 0, failed BIGINT NOT NULL DEFAULT 0,
+  retry BIGINT NOT NULL DEFAULT 0, error BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0,
+  retried BIGINT NOT NULL DEFAULT 0, run_0 BIGINT NOT NULL DEFAULT 0, run_1 BIGINT NOT NULL DEFAULT 0,
+  run_2 BIGINT NOT NULL DEFAULT 0, run_3 BIGINT NOT NULL DEFAULT 0, run_4 BIGINT NOT NULL DEFAULT 0,
+  run_5 BIGINT NOT NULL DEFAULT 0, run_6 BIGINT NOT NULL DEFAULT 0, run_7 BIGINT NOT NULL DEFAULT 0,
+  run_8 BIGINT NOT NULL DEFAULT 0, run_9 BIGINT NOT NULL DEFAULT 0, run_10 BIGINT NOT NULL DEFAULT 0,
+  run_11 BIGINT NOT NULL DEFAULT 0, run_12 BIGINT NOT NULL DEFAULT 0, run_13 BIGINT NOT NULL DEFAULT 0,
+  run_14 BIGINT NOT NULL DEFAULT 0, run_15 BIGINT NOT NULL DEFAULT 0, run_16 BIGINT NOT NULL DEFAULT 0,
+  run_17 BIGINT NOT NULL DEFAULT 0, answer_0 BIGINT NOT NULL DEFAULT 0, answer_1 BIGINT NOT NULL DEFAULT 0,
+  answer_2 BIGINT NOT NULL DEFAULT 0, answer_3 BIGINT NOT NULL DEFAULT 0, answer_4 BIGINT NOT NULL DEFAULT 0,
+  answer_5 BIGINT NOT NULL DEFAULT 0, answer_6 BIGINT NOT NULL DEFAULT 0, answer_7 BIGINT NOT NULL DEFAULT 0,
+  answer_8 BIGINT NOT NULL DEFAULT 0, answer_9 BIGINT NOT NULL DEFAULT 0, answer_10 BIGINT NOT NULL DEFAULT 0,
+  answer_11 BIGINT NOT NULL DEFAULT 0, answer_12 BIGINT NOT NULL DEFAULT 0, answer_13 BIGINT NOT NULL DEFAULT 0,
+  answer_14 BIGINT NOT NULL DEFAULT 0, answer_15 BIGINT NOT NULL DEFAULT 0, answer_16 BIGINT NOT NULL DEFAULT 0,
+  answer_17 BIGINT NOT NULL DEFAULT 0,
+  PRIMARY KEY (queue, grain, starts, job_type, writer)
+) WITH (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+  autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+);
+-- Add to the counters of minutes, in the transaction that saves what is counted. Each connection has rows of its own, so
+-- nobody waits for anybody: who is first would hold the row until its commit. A function, since what is done here is
+-- planned once for a connection, and not with each statement of each queue.
+CREATE FUNCTION hipq_count(counts JSON) RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO hipq_activity AS old (
+    queue, starts, job_type, writer,
+    started, ok, failed, retry, error, cancelled, retried, run_0, run_1, run_2, run_3, run_4, run_5, run_6, run_7,
+    run_8, run_9, run_10, run_11, run_12, run_13, run_14, run_15, run_16, run_17, answer_0, answer_1, answer_2,
+    answer_3, answer_4, answer_5, answer_6, answer_7, answer_8, answer_9, answer_10, answer_11, answer_12, answer_13,
+    answer_14, answer_15, answer_16, answer_17
+  )
+  SELECT new.queue, new.starts, new.job_type, pg_backend_pid(),
+    coalesce(new.started, 0), coalesce(new.ok, 0), coalesce(new.failed, 0), coalesce(new.retry, 0),
+    coalesce(new.error, 0), coalesce(new.cancelled, 0), coalesce(new.retried, 0), coalesce(new.run_0, 0),
+    coalesce(new.run_1, 0), coalesce(new.run_2, 0), coalesce(new.run_3, 0), coalesce(new.run_4, 0),
+    coalesce(new.run_5, 0), coalesce(new.run_6, 0), coalesce(new.run_7, 0), coalesce(new.run_8, 0),
+    coalesce(new.run_9, 0), coalesce(new.run_10, 0), coalesce(new.run_11, 0), coalesce(new.run_12, 0),
+    coalesce(new.run_13, 0), coalesce(new.run_14, 0), coalesce(new.run_15, 0), coalesce(new.run_16, 0),
+    coalesce(new.run_17, 0), coalesce(new.answer_0, 0), coalesce(new.answer_1, 0), coalesce(new.answer_2, 0),
+    coalesce(new.answer_3, 0), coalesce(new.answer_4, 0), coalesce(new.answer_5, 0), coalesce(new.answer_6, 0),
+    coalesce(new.answer_7, 0), coalesce(new.answer_8, 0), coalesce(new.answer_9, 0), coalesce(new.answer_10, 0),
+    coalesce(new.answer_11, 0), coalesce(new.answer_12, 0), coalesce(new.answer_13, 0), coalesce(new.answer_14, 0),
+    coalesce(new.answer_15, 0), coalesce(new.answer_16, 0), coalesce(new.answer_17, 0)
+  FROM json_to_recordset(counts) AS new (
+    queue INTEGER, starts BIGINT, job_type TEXT,
+    started BIGINT, ok BIGINT, failed BIGINT, retry BIGINT, error BIGINT, cancelled BIGINT, retried BIGINT, run_0
+    BIGINT, run_1 BIGINT, run_2 BIGINT, run_3 BIGINT, run_4 BIGINT, run_5 BIGINT, run_6 BIGINT, run_7 BIGINT, run_8
+    BIGINT, run_9 BIGINT, run_10 BIGINT, run_11 BIGINT, run_12 BIGINT, run_13 BIGINT, run_14 BIGINT, run_15 BIGINT,
+    run_16 BIGINT, run_17 BIGINT, answer_0 BIGINT, answer_1 BIGINT, answer_2 BIGINT, answer_3 BIGINT, answer_4 BIGINT,
+    answer_5 BIGINT, answer_6 BIGINT, answer_7 BIGINT, answer_8 BIGINT, answer_9 BIGINT, answer_10 BIGINT, answer_11
+    BIGINT, answer_12 BIGINT, answer_13 BIGINT, answer_14 BIGINT, answer_15 BIGINT, answer_16 BIGINT, answer_17 BIGINT
+  )
+  ON CONFLICT (queue, grain, starts, job_type, writer) DO UPDATE SET
+    started = old.started + excluded.started, ok = old.ok + excluded.ok, failed = old.failed + excluded.failed, retry
+    = old.retry + excluded.retry, error = old.error + excluded.error, cancelled = old.cancelled + excluded.cancelled,
+    retried = old.retried + excluded.retried, run_0 = old.run_0 + excluded.run_0, run_1 = old.run_1 + excluded.run_1,
+    run_2 = old.run_2 + excluded.run_2, run_3 = old.run_3 + excluded.run_3, run_4 = old.run_4 + excluded.run_4, run_5
+    = old.run_5 + excluded.run_5, run_6 = old.run_6 + excluded.run_6, run_7 = old.run_7 + excluded.run_7, run_8 =
+    old.run_8 + excluded.run_8, run_9 = old.run_9 + excluded.run_9, run_10 = old.run_10 + excluded.run_10, run_11 =
+    old.run_11 + excluded.run_11, run_12 = old.run_12 + excluded.run_12, run_13 = old.run_13 + excluded.run_13, run_14
+    = old.run_14 + excluded.run_14, run_15 = old.run_15 + excluded.run_15, run_16 = old.run_16 + excluded.run_16,
+    run_17 = old.run_17 + excluded.run_17, answer_0 = old.answer_0 + excluded.answer_0, answer_1 = old.answer_1 +
+    excluded.answer_1, answer_2 = old.answer_2 + excluded.answer_2, answer_3 = old.answer_3 + excluded.answer_3,
+    answer_4 = old.answer_4 + excluded.answer_4, answer_5 = old.answer_5 + excluded.answer_5, answer_6 = old.answer_6
+    + excluded.answer_6, answer_7 = old.answer_7 + excluded.answer_7, answer_8 = old.answer_8 + excluded.answer_8,
+    answer_9 = old.answer_9 + excluded.answer_9, answer_10 = old.answer_10 + excluded.answer_10, answer_11 =
+    old.answer_11 + excluded.answer_11, answer_12 = old.answer_12 + excluded.answer_12, answer_13 = old.answer_13 +
+    excluded.answer_13, answer_14 = old.answer_14 + excluded.answer_14, answer_15 = old.answer_15 +
+    excluded.answer_15, answer_16 = old.answer_16 + excluded.answer_16, answer_17 = old.answer_17 + excluded.answer_17;
+END $$;
 -- The highest number a dropped queue had: ids contain it and may be written down anywhere, so it is not given again.
 CREATE TABLE hipq_dropped (highest INTEGER NOT NULL);
 INSERT INTO hipq_dropped VALUES (0);

@@ -1,5 +1,5 @@
 -- Move rows that became final to the final table. Each names its token: no row matched = the claim was lost, and its id
--- does not come back. One probe of the primary key a row, in the order of the ids given (ANY: see `_SETTINGS`).
+-- does not come back. If all are saved, they are counted. One probe of the primary key a row, in the order of the ids given (ANY: see `_SETTINGS`).
 WITH done AS (
   SELECT * FROM json_to_recordset(:rows) AS done (
     id BIGINT, token BIGINT, job_data TEXT, priority BIGINT, scheduled_run_time BIGINT, attempt BIGINT, failures BIGINT, crashes BIGINT, error TEXT, code TEXT,
@@ -12,10 +12,12 @@ WITH done AS (
     done.failures, done.crashes, 0, l.token + 1, done.error, done.code, done.exitcode, done.result, l.meta, done.history,
     l.create_time,
     done.update_time
+), counted AS (
+  SELECT hipq_count(:counts::json) FROM gone HAVING count(*) = :jobs
 )
 INSERT INTO {final} (
   id, tenant, lane, job_type, job_key, job_data, state, phase, rank, priority, throttle_factor, held, time_windows,
   timeout, scheduled_run_time, deadline, wait, wait_key, attempt, failures, crashes, owner, token, error, code, exitcode, result, meta, history,
   create_time, update_time
 )
-SELECT * FROM gone RETURNING id
+SELECT * FROM gone WHERE (SELECT count(*) FROM counted) >= 0 RETURNING id

@@ -5,5 +5,5 @@ WITH old AS MATERIALIZED (
 ), gone AS (
   DELETE FROM hipq_engines WHERE engine_id = ANY (ARRAY(SELECT engine_id FROM old))
 )
-INSERT INTO hipq_engines (lease_until, label, serves)
-VALUES (clock_timestamp() + make_interval(secs => :seconds), :label, :serves) RETURNING engine_id
+INSERT INTO hipq_engines (lease_until, label, serves, version, since)
+VALUES (clock_timestamp() + make_interval(secs => :seconds), :label, :serves, :version, :since) RETURNING engine_id

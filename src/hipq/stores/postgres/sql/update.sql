@@ -1,5 +1,6 @@
 -- Write live rows that stay live: each names its token and changes it. No row matched = the claim was lost, and its id
--- does not come back. One probe of the primary key a row, in the order of the ids given (ANY: see `_SETTINGS`).
+-- does not come back. If all are saved, they are counted. One probe of the primary key a row, in the order of the ids given (ANY: see `_SETTINGS`).
+WITH saved AS (
 UPDATE {live} l SET token = moved.token + 1, job_data = moved.job_data, state = moved.state,
   phase = moved.phase, rank = moved.rank, priority = moved.priority, held = moved.held,
   scheduled_run_time = moved.scheduled_run_time, deadline = moved.deadline, wait = moved.wait, wait_key = moved.wait_key,
@@ -13,3 +14,7 @@ FROM json_to_recordset(:rows) AS moved (
 )
 WHERE l.id = ANY (ARRAY[moved.id]) AND l.token = moved.token
 RETURNING l.id
+), counted AS (
+  SELECT hipq_count(:counts::json) FROM saved HAVING count(*) = :jobs
+)
+SELECT id FROM saved WHERE (SELECT count(*) FROM counted) >= 0

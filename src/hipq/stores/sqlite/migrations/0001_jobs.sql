@@ -16,7 +16,9 @@ CREATE TABLE hipq_engines (
   lease_until INTEGER NOT NULL,         -- on the machine's steady clock, which no clock step moves
   boot TEXT NOT NULL,                   -- a lease of an earlier boot is dead
   label TEXT NOT NULL,
-  serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
+  serves TEXT NOT NULL DEFAULT '{}',    -- the job types it has code for, by queue
+  version TEXT NOT NULL DEFAULT '',     -- hipq's, as it runs there
+  since INTEGER NOT NULL DEFAULT 0      -- when it took the lease; 0 = that is not known
 );
 -- Who may ask a queue's throttler, until when; a new number each time, so that a late answer is told from a fresh one.
 CREATE TABLE hipq_tickets (
@@ -94,6 +96,44 @@ CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
 CREATE INDEX hipq_answers_early ON hipq_answers (queue, job) WHERE state = 'buffered' AND job <> 0;
 -- what need not be kept any longer.
 CREATE INDEX hipq_answers_time ON hipq_answers (keep_until);
+-- What people did by hand, and what they were refused: see hipq.stores.audit.
+CREATE TABLE hipq_audit (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order it happened
+  at INTEGER NOT NULL,
+  who TEXT NOT NULL,
+  role TEXT NOT NULL,
+  address TEXT NOT NULL,
+  action TEXT NOT NULL,
+  target TEXT NOT NULL,
+  details TEXT NOT NULL DEFAULT '{}'
+);
+-- What need not be kept any longer.
+CREATE INDEX hipq_audit_time ON hipq_audit (at);
+-- What has happened, counted by queue, period and job type, in the transactions that change jobs: see hipq.job.activity.
+CREATE TABLE hipq_activity (
+  queue INTEGER NOT NULL,
+  grain INTEGER NOT NULL DEFAULT 60,    -- the seconds of the period: minutes, which become hours, and those days
+  starts INTEGER NOT NULL,              -- when the period begins
+  job_type TEXT NOT NULL,               -- '' = of types that are not counted apart
+  -- Runs, where they began; jobs that ended, by code; attempts after which a job is to run again. Then how many runs,
+  -- and answers, took less than 1 ms (_0), 3 ms, 10 ms, and so on; the last, 100000 seconds or more.
+  started INTEGER NOT NULL DEFAULT 0, ok INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,
+  retry INTEGER NOT NULL DEFAULT 0, error INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0,
+  retried INTEGER NOT NULL DEFAULT 0, run_0 INTEGER NOT NULL DEFAULT 0, run_1 INTEGER NOT NULL DEFAULT 0,
+  run_2 INTEGER NOT NULL DEFAULT 0, run_3 INTEGER NOT NULL DEFAULT 0, run_4 INTEGER NOT NULL DEFAULT 0,
+  run_5 INTEGER NOT NULL DEFAULT 0, run_6 INTEGER NOT NULL DEFAULT 0, run_7 INTEGER NOT NULL DEFAULT 0,
+  run_8 INTEGER NOT NULL DEFAULT 0, run_9 INTEGER NOT NULL DEFAULT 0, run_10 INTEGER NOT NULL DEFAULT 0,
+  run_11 INTEGER NOT NULL DEFAULT 0, run_12 INTEGER NOT NULL DEFAULT 0, run_13 INTEGER NOT NULL DEFAULT 0,
+  run_14 INTEGER NOT NULL DEFAULT 0, run_15 INTEGER NOT NULL DEFAULT 0, run_16 INTEGER NOT NULL DEFAULT 0,
+  run_17 INTEGER NOT NULL DEFAULT 0, answer_0 INTEGER NOT NULL DEFAULT 0, answer_1 INTEGER NOT NULL DEFAULT 0,
+  answer_2 INTEGER NOT NULL DEFAULT 0, answer_3 INTEGER NOT NULL DEFAULT 0, answer_4 INTEGER NOT NULL DEFAULT 0,
+  answer_5 INTEGER NOT NULL DEFAULT 0, answer_6 INTEGER NOT NULL DEFAULT 0, answer_7 INTEGER NOT NULL DEFAULT 0,
+  answer_8 INTEGER NOT NULL DEFAULT 0, answer_9 INTEGER NOT NULL DEFAULT 0, answer_10 INTEGER NOT NULL DEFAULT 0,
+  answer_11 INTEGER NOT NULL DEFAULT 0, answer_12 INTEGER NOT NULL DEFAULT 0, answer_13 INTEGER NOT NULL DEFAULT 0,
+  answer_14 INTEGER NOT NULL DEFAULT 0, answer_15 INTEGER NOT NULL DEFAULT 0, answer_16 INTEGER NOT NULL DEFAULT 0,
+  answer_17 INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (queue, grain, starts, job_type)
+) WITHOUT ROWID;
 -- The highest number a dropped queue had: ids contain it and may be written down anywhere, so it is not given again.
 CREATE TABLE hipq_dropped (highest INTEGER NOT NULL);
 INSERT INTO hipq_dropped VALUES (0);

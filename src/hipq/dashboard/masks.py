@@ -1,0 +1,62 @@
+"""Fields whose values nobody sees: `masked(payload, {"card"})`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+MASK: Final = "•••"
+"""What stands in the place of a value that is not shown."""
+DEEPEST: Final = 100
+"""Levels that are looked through; what is deeper is masked whole."""
+
+
+def masked(value: Any, names: Collection[str]) -> Any:
+    """The value without what its fields of these names hold, at any depth. Names are in lower case; fields have them in
+    any case. Texts are masked inside, too: as JSON if they are an object or an array, else line by line."""
+    return _masked(value, frozenset(names), DEEPEST) if names else value
+
+
+def _masked(value: Any, names: frozenset[str], levels: int) -> Any:
+    if isinstance(value, (dict, list, tuple, str)) and levels == 0:
+        return MASK
+    if isinstance(value, dict):
+        return {
+            name: MASK if str(name).lower() in names else _masked(one, names, levels - 1) for name, one in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_masked(one, names, levels - 1) for one in value]
+    return _text(value, names, levels) if isinstance(value, str) else value
+
+
+def _text(text: str, names: frozenset[str], levels: int) -> str:
+    if text.lstrip()[:1] in ("{", "[", '"'):
+        try:
+            found = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            return _line_by_line(text, names)
+        kept = _masked(found, names, levels - 1)
+        return text if kept == found else msgspec.json.encode(kept).decode()
+    return _line_by_line(text, names)
+
+
+def _line_by_line(text: str, names: frozenset[str]) -> str:
+    """Messages and tracebacks quote payloads in many ways. What follows a name and `:` or `=` goes, up to the end of
+    its line; if a bracket opens there, nobody can say where it closes, and the rest of the text goes."""
+    found = _values(names).search(text)
+    while found:
+        end = text.find("\n", found.end())
+        rest = "" if end < 0 or text[found.end() : found.end() + 1] in "{[(" else text[end:]
+        text = text[: found.end()] + MASK + rest
+        found = _values(names).search(text, found.end() + len(MASK))
+    return text
+
+
+@lru_cache(16)
+def _values(names: frozenset[str]) -> re.Pattern[str]:
+    """Where a value of one of these names begins."""
+    return re.compile(rf"""(?i)(?<!\w)(?:{"|".join(map(re.escape, sorted(names)))})["'\\]*[^\S\n]*[:=][^\S\n]*""")

@@ -1,0 +1,103 @@
+"""What changes of jobs add to the counters of `activity`. Pure: what is counted is written with the changes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+from hipq.job import waiting
+from hipq.job.activity import ANSWER, BOUNDS, COUNTERS, ENDS, HOUR, MINUTE, OTHER, RETRIED, RUN, STARTED
+from hipq.job.event_names import JobEvent
+from hipq.job.model import Change, Row, queue_of
+from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL, RETRY, WAITING, Code
+from hipq.job.when import SECOND
+
+TYPES: Final = 100
+"""The job types of a queue that a process counts apart in an hour, at most. A daemon's queue may have many thousands,
+and each would be a row a minute."""
+_MINUTE: Final = MINUTE * SECOND
+
+Counts = dict[tuple[int, int, str], list[int]]
+"""Counters, in the order of `COUNTERS`, by queue, the beginning of the minute, and job type."""
+
+
+class CountedTypes:
+    """Which job types a process counts apart: the first of each queue and hour."""
+
+    def __init__(self, most: int = TYPES) -> None:
+        self._most = most
+        self._found: dict[int, tuple[int, set[str]]] = {}
+
+    def name(self, queue: int, moment: int, job_type: str) -> str:
+        """The job type under which a job of this type is counted."""
+        hour, known = self._found.get(queue, (-1, set[str]()))
+        if hour < moment // (HOUR * SECOND):
+            hour, known = self._found[queue] = moment // (HOUR * SECOND), set()
+        if len(known) < self._most:
+            known.add(job_type)
+        return job_type if job_type in known else OTHER
+
+
+class _Tally:
+    def __init__(self, types: CountedTypes) -> None:
+        self._types = types
+        self._found: Counts = {}
+        self.counts: Counts = {}
+
+    def of(self, queue: int, minute: int, job_type: str) -> list[int]:
+        key = queue, minute, job_type
+        found = self._found.get(key)
+        if found is None:
+            counted = queue, minute, self._types.name(queue, minute, job_type)
+            found = self._found[key] = self.counts.setdefault(counted, [0] * len(COUNTERS))
+        return found
+
+
+def tally(changes: Iterable[Change], types: CountedTypes) -> Counts:
+    """What these changes add, once they are saved. A run counts in the minute in which it started, all else in the
+    minute of its change."""
+    found = _Tally(types)
+    last: Row | None = None
+    now, queue, counters, started = 0, 0, list[int](), list[int]()
+    for change in changes:
+        before, after = change.before, change.after
+        # Mostly jobs of one type that were claimed together: then each costs a few comparisons.
+        if not (
+            last is not None
+            and before.deadline == last.deadline
+            and before.job_type == last.job_type
+            and before.phase == last.phase
+            and before.timeout == last.timeout
+            and after.update_time == now
+            and queue_of(before.id) == queue
+        ):
+            last, now, queue = before, after.update_time, queue_of(before.id)
+            began = waiting.since(before) if before.phase == EXECUTING else now
+            counters = found.of(queue, now - now % _MINUTE, before.job_type)
+            started = found.of(queue, began - began % _MINUTE, before.job_type)
+        is_attempt = after.attempt == before.attempt  # it is not taken back
+        if before.phase == EXECUTING != after.phase and is_attempt:
+            started[STARTED] += 1
+            if change.ran:
+                counters[RUN + bisect_right(BOUNDS, change.ran.seconds)] += 1
+        if after.state == FINAL:
+            counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # what is no code, the database refuses
+        elif after.state == RETRY != before.state and is_attempt:
+            counters[RETRIED] += 1
+        if (after.phase == ANSWERED or before.phase != EXECUTING) and (claimed := _answered_since(change)):
+            counters[ANSWER + bisect_right(BOUNDS, (after.update_time - claimed) / SECOND)] += 1
+    return {key: counters for key, counters in found.counts.items() if any(counters)}
+
+
+def _answered_since(change: Change) -> int:
+    """If the change gives its job an answer: when the job was claimed to send the request. 0 = it does not."""
+    before, after = change.before, change.after
+    if after.phase == ANSWERED:
+        if before.phase == WAITING and waiting.load(before.wait).tries:
+            return 0  # it looks at the answer that it has once more
+        if before.phase == ANSWERED and not change.answer:
+            return 0  # nobody has looked at it
+        return waiting.since(before)
+    is_result = after.state == FINAL and change.event == JobEvent.OK  # of a job without an answer handler
+    return waiting.since(before) if is_result and before.phase not in (EXECUTING, ANSWERED, CANCELLING) else 0

@@ -1,0 +1,2 @@
+-- Add to the counters of minutes (primary key).
+SELECT hipq_count(:counts::json)

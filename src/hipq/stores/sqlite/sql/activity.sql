@@ -1,0 +1,8 @@
+-- The counters of some queues in periods of so many microseconds (primary key). What was folded into longer periods counts
+-- where those begin.
+SELECT json_group_array(json_array(begins, queue, job_type, {counters})) AS gathered FROM (
+  SELECT starts / :period * :period AS begins, {by_queue} AS queue, {by_type} AS job_type, {named_sums}
+  FROM hipq_activity
+  WHERE queue {in queues} AND grain IN (60, 3600, 86400) AND starts >= :since AND starts < :until
+  GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+)

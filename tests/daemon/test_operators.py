@@ -1,0 +1,98 @@
+"""The dashboard at `/` of a daemon: for its operators, and for nobody else."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.daemon.api_serving import Daemon, Got, Tenant, eventually, site
+
+HTML = {"accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def tenant() -> Tenant:
+    return site().tenant()
+
+
+@pytest.fixture(scope="module")
+def daemon(tenant: Tenant) -> Daemon:
+    return tenant.daemon
+
+
+def session(daemon: Daemon, token: str) -> tuple[int, str]:
+    """The status of logging in by the form, and the page that one sees then."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    browser.addheaders = [("accept", "text/html")]
+    form = browser.open(f"{daemon.address}/login", timeout=30).read().decode()
+    (csrf,) = re.findall(r'name="csrf" value="([^"]+)"', form)
+    try:
+        page = browser.open(f"{daemon.address}/login", urlencode({"csrf": csrf, "token": token}).encode(), timeout=30)
+    except HTTPError as error:
+        return error.code, ""
+    return page.status, page.read().decode()
+
+
+def test_nobody_sees_it_without_a_token(daemon: Daemon) -> None:
+    for path in ("/", "/jobs", "/jobs/1?x=1", "/rules"):
+        got = daemon.call("GET", path, headers=HTML)
+        assert (got.status, got.headers["location"][:12]) == (303, "/login?next=")
+    for path in ("/live?page=/", "/audit", "/"):
+        assert daemon.call("GET", path).status == 401
+
+
+def test_an_admin_logs_in_and_a_tenant_does_not(daemon: Daemon, tenant: Tenant) -> None:
+    status, page = session(daemon, site().admin().token)
+    assert status == 200
+    assert 'href="/jobs"' in page
+    assert session(daemon, tenant.token)[0] == 403
+    assert session(daemon, "x" * 40)[0] == 403
+    assert daemon.call("GET", "/jobs", token=tenant.token).status == 401
+    assert daemon.call("GET", "/live?page=/", token=tenant.token).status == 401
+
+
+def test_a_revoked_token_is_good_for_nothing(daemon: Daemon) -> None:
+    token, secret = site().tenants.token("*")
+
+    def seen() -> Got:
+        return daemon.call("GET", "/jobs", token=secret)
+
+    assert seen().status == 200
+    site().tenants.revoke("*", token.id)
+    eventually(lambda: seen().status == 401)
+
+
+def test_the_routes_of_the_daemon_are_its_own(daemon: Daemon, tenant: Tenant) -> None:
+    assert daemon.call("GET", "/health").json == {"status": "ok"}
+    for path in ("/nothing", "/jobs/1/nothing/more", f"/{tenant.name}", "/static/nothing.js"):
+        assert daemon.call("GET", path, headers=HTML).error == "there is nothing here"
+    assert daemon.call("GET", "/static/live.js").headers["content-type"] == "text/javascript; charset=utf-8"
+
+
+def test_a_daemon_stops_though_somebody_looks() -> None:
+    daemon = site().daemon()
+    token = site().admin().token
+    with daemon.connect() as link:
+        link.sendall(
+            b"GET /live?page=/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+            b"authorization: Bearer %s\r\n\r\n" % token.encode()
+        )
+        found = b""
+        while b"retry: 1000" not in found:
+            part = link.recv(4096)
+            assert part, found
+            found += part
+        assert found.startswith(b"HTTP/1.1 200 ")
+        assert daemon.stop() == 0
+    assert "Traceback" not in daemon.log
+
+
+def test_without_tokens_it_is_open_to_this_machine_only() -> None:
+    daemon = site().daemon("--no-tokens")
+    assert daemon.call("GET", "/jobs").status == 200
+    assert daemon.call("GET", "/jobs", host="elsewhere.example").status == 401
+    assert daemon.stop() == 0

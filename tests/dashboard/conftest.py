@@ -1,0 +1,41 @@
+"""A shop, and a dashboard of it with a page of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipq import Hipq
+from hipq.dashboard import site as site_module
+from hipq.dashboard.application import Dashboard, asgi
+from tests.dashboard.serving import Served, Watched
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Hipq]:
+    app = Hipq("shop", f"sqlite:///{tmp_path}/shop.db")
+    app.queue("orders").job("charge")(lambda _: None)
+    app.migrate()
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def watched(shop: Hipq, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    page = Watched(shop)
+    monkeypatch.setattr(site_module, "ROUTES", (*site_module.ROUTES, page.route))
+    return page
+
+
+@pytest.fixture
+def dashboard(shop: Hipq, watched: Watched) -> Dashboard:  # noqa: ARG001 - its route is there
+    return asgi(shop, authenticate=lambda _scope: "admin")
+
+
+@pytest.fixture
+def served(dashboard: Dashboard) -> Iterator[Served]:
+    server = Served(dashboard)
+    yield server
+    server.stop()
