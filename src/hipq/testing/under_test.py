@@ -15,6 +15,7 @@ from uuid import uuid4
 from hipq.answers.results import Results
 from hipq.app import Hipq
 from hipq.callback.webhook import SCHEME, Webhook
+from hipq.database import Database
 from hipq.errors import Invalid, JobFailed, shown
 from hipq.job import payload
 from hipq.job.model import Row
@@ -25,7 +26,6 @@ from hipq.job.when import moment, to_datetime
 from hipq.job_type import JobType
 from hipq.stores.open import url_of
 from hipq.testing.clock import START, HandClock
-from hipq.testing.database import OfTest, own_schema
 from hipq.testing.drive import Drive
 from hipq.testing.expect import Expectations, of_these
 from hipq.testing.inline import Ran
@@ -90,6 +90,8 @@ def harness(
     whole(max_jobs, "max_jobs", 1, 1_000_000_000)
     with ExitStack() as stack:
         if fresh:
+            from hipq.testing.schema import own_schema  # it needs psycopg
+
             if db is None:
                 raise Invalid("fresh=True is for PostgreSQL: say with db= in which database the test gets its schema")
             db = stack.enter_context(own_schema(url_of(db)))
