@@ -415,7 +415,7 @@ class Answers:
         if before is None or before["phase"] != ANSWERED or new["state"] != LATE or not _tries(before):
             return False
         over = 0 < json.loads(before["wait"]).get("gives_up", 0) <= row["update_time"]
-        failed = row["failures"] == before["failures"] + 1 and "its answer handler failed" in row["error"]
+        failed = row["failures"] == before["failures"] + 1 and _is_unread(new)
         return bool(over and failed)
 
     def _is_copy(self, new: Row, call: Call) -> bool:
@@ -425,7 +425,8 @@ class Answers:
             for job_id, old in call.answers.items()
             if old.get("state") == MATCHED and job_id in self._inbox
         ]
-        looked_at = {(one["job"], one["hash"], one["job_key"]) for one in had if one["state"] == APPLIED}
+        used = [one for one in had if one["state"] == APPLIED or _is_unread(one)]
+        looked_at = {(one["job"], one["hash"], one["job_key"]) for one in used}
         return not new["answer_id"] and (new["job"], new["hash"], new["job_key"]) in looked_at
 
     # -- at the commit ----------------------------------------------------------------------------------------------
@@ -522,6 +523,11 @@ def _is_kept(letter: Letter, row: Row) -> bool:
 
 def _is_settled(answer: Row, job: int) -> bool:
     return bool(answer["job"] == job and answer["state"] == SETTLED)
+
+
+def _is_unread(answer: Row) -> bool:
+    """Its job's answer handler failed with it for as long as it may."""
+    return bool(answer["state"] == LATE and answer["note"].startswith("its answer handler failed"))
 
 
 def _is_for(answer: Row, row: Row) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 from pydantic import BaseModel
 
 from hipq import Answer, Failed, Fault, Hipq, Job, JobId, JobType, Ok, Progress, Retry, Wait
+from hipq.testing import Harness, HarnessFactory
 
 app = Hipq("shop")
 
@@ -111,6 +112,10 @@ assert_type(in_a_task, JobType[Parcel, dict[str, float]])
 assert_type(sends, JobType[Invoice, Any])
 assert_type(wraps, JobType[Refund, Any])
 assert_type(bare, JobType[Any, None])
+
+
+def world(hipq_harness: HarnessFactory) -> Harness:
+    return hipq_harness(app, db="postgresql://localhost/shop_test", fresh=True)
 
 
 def use() -> int:
