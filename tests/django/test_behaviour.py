@@ -104,4 +104,4 @@ def manages_jobs(kind: str, folder: Path, python: str = sys.executable) -> None:
     lab = Lab(folder, database(kind, folder), python=python)
     words = ["--noinput", "--pattern", "admin_jobs.py", "--settings", "lab.admin_settings"]
     said = lab.manage("test", "lab", *words)
-    assert re.search(r"^Ran 15 tests in .*\n\nOK$", said, re.MULTILINE), said
+    assert re.search(r"^Ran 16 tests in .*\n\nOK$", said, re.MULTILINE), said
