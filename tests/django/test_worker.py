@@ -128,7 +128,9 @@ for number in range(30):
 def test_without_tables_it_says_what_to_do(tmp_path: Path) -> None:
     with clean_database() as url:
         lab = Lab(tmp_path, postgres(url), url)
-        assert "hipq migrate" in lab.manage("hipq_worker", "--batch", status=1)
+        said = lab.manage("hipq_worker", "--batch", status=1)
+        assert "TASKS['default']: postgresql://" in said
+        assert "has no hipq tables yet: run manage.py migrate" in said
         assert "no issues" in lab.manage("check", "--database", "default")  # Django's own are missing, too
         with psycopg.connect(url) as conn:
             conn.execute("CREATE TABLE django_migrations ()")
@@ -289,3 +291,16 @@ def test_a_failure_is_told_once_and_a_format_in_vain_is_told(tmp_path: Path) -> 
     said = lab.manage("hipq_worker", "--batch", "--log-format", "json", "--settings", "loud", "--pythonpath", ".")
     assert "--log-format json changes nothing: LOGGING has a handler for hipq's log" in said
     assert "'hipq.observe.logs.Formatter'" in said
+
+
+def test_a_task_that_was_added_without_django(tmp_path: Path) -> None:
+    """As a cron schedule adds one: what it leaves out is empty, and data of another form are told."""
+    lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    assert "default: up to date" in lab.manage("hipq_migrate")
+    with lab.jobs() as jobs:
+        queue = jobs.queues[0]
+        good, bad = queue.enqueue("lab.tasks.add", {"args": [3]}), queue.enqueue("lab.tasks.add", {"n": 2})
+        none = queue.enqueue("lab.tasks.echo")
+        lab.manage("hipq_worker", "--batch")
+        assert (jobs.job(good).result, jobs.job(none).result) == (3, [[], {}])
+        assert 'the data of a task are {"args": [...], "kwargs": {...}}, not' in str(jobs.job(bad).fault)

@@ -114,11 +114,7 @@ class HipqBackend(TaskBackend):
         try:
             yield self._found()
         except SchemaError as error:
-            raise ImproperlyConfigured(f"{self.named()}: run manage.py {self._migrates}: {error}") from error
-
-    @property
-    def _migrates(self) -> str:
-        return "migrate" if self.location is not None else "hipq_migrate"
+            raise ImproperlyConfigured(self.lacking(error)) from error
 
     def _found(self) -> Hipq:
         location = self.location

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from hipq.django.location import Location
 from hipq.django.tasks import BaseTaskBackend
-from hipq.errors import Invalid
+from hipq.errors import Invalid, SchemaError
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,11 @@ class TaskBackend(BaseTaskBackend):
 
     def named(self) -> str:
         return f"TASKS[{self.alias!r}]"
+
+    def lacking(self, error: SchemaError) -> str:
+        """What to do about missing tables, in the words of Django's world."""
+        how = "migrate" if self.location is not None else "hipq_migrate"
+        return f"{self.named()}: {str(error).partition('; run `hipq migrate')[0]}: run manage.py {how}"
 
     def usable(self) -> None:
         if self._wrong:

@@ -20,7 +20,7 @@ from hipq.cli.worker import metrics_at
 from hipq.cli.worker import worker as hipq_worker
 from hipq.django.base import TaskBackend, WorkerSettings
 from hipq.django.tasks import DEFAULT_TASK_BACKEND_ALIAS, PACKAGE, InvalidTaskBackend, task_backends
-from hipq.errors import HipqError, Invalid
+from hipq.errors import HipqError, Invalid, SchemaError
 from hipq.job.names import whole
 from hipq.observe import logs
 from hipq.reload import changes
@@ -73,6 +73,8 @@ class Command(BaseCommand):
             where = metrics_at(given["metrics"], 1) if given["metrics"] else None
             names = ("concurrency", "until_empty", "lease", "wait", "drain", "listens", "log_success")
             found[0].work(WorkerSettings(queues=queues, metrics=where, **{name: given[name] for name in names}))
+        except SchemaError as error:
+            raise CommandError(found[0].lacking(error)) from error
         except (HipqError, ImproperlyConfigured) as error:
             is_usage = isinstance(error, (Invalid, ImproperlyConfigured))  # else a supervisor tries again
             raise CommandError(str(error), returncode=USAGE if is_usage else FAILED) from error
