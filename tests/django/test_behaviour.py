@@ -114,7 +114,7 @@ def test_the_dashboard_in_a_project_of_django_6(tmp_path: Path, monkeypatch: pyt
 
 
 def manages_jobs(
-    kind: str, folder: Path, python: str = sys.executable, *, tests: str = "admin_jobs.py", count: int = 15
+    kind: str, folder: Path, python: str = sys.executable, *, tests: str = "admin_jobs.py", count: int = 16
 ) -> None:
     lab = Lab(folder, database(kind, folder), python=python)
     words = ["--noinput", "--pattern", tests, "--settings", "lab.admin_settings"]

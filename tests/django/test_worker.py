@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import psycopg
 import pytest
 
+from hipq.cli.worker import worker as hipq_worker
 from tests.django.lab import PATIENCE, PRELUDE, Lab, postgres, sqlite
-from tests.servers import clean_database
+from tests.servers import clean_database, free_port
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -124,7 +128,9 @@ for number in range(30):
 def test_without_tables_it_says_what_to_do(tmp_path: Path) -> None:
     with clean_database() as url:
         lab = Lab(tmp_path, postgres(url), url)
-        assert "hipq migrate" in lab.manage("hipq_worker", "--batch", status=1)
+        said = lab.manage("hipq_worker", "--batch", status=1)
+        assert "TASKS['default']: postgresql://" in said
+        assert "has no hipq tables yet: run manage.py migrate" in said
         assert "no issues" in lab.manage("check", "--database", "default")  # Django's own are missing, too
         with psycopg.connect(url) as conn:
             conn.execute("CREATE TABLE django_migrations ()")
@@ -217,8 +223,84 @@ def test_several_processes_until_there_is_nothing_to_do(lab: Lab) -> None:
 
 def test_several_processes_end_if_something_is_wrong_with_the_settings(tmp_path: Path) -> None:
     lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"), backend={"OPTIONS": {"app": "lab.nowhere:app"}})
-    said = lab.manage("hipq_worker", "--processes", "2", status=2)
-    assert "OPTIONS['app'] cannot be imported: No module named 'lab.nowhere'" in said
+    said = lab.manage("hipq_worker", "--processes", "2", status=1)
+    assert "(hipq.E001) TASKS['default']: OPTIONS['app'] cannot be imported: No module named 'lab.nowhere'" in said
     bad = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
-    assert "--processes must be a whole number from 1" in bad.manage("hipq_worker", "--processes", "0", status=2)
+    assert "processes must be a whole number from 1" in bad.manage("hipq_worker", "--processes", "0", status=2)
     assert "no queue 'nothing'" in bad.manage("hipq_worker", "--processes", "2", "-q", "nothing", status=1)
+
+
+def test_it_takes_what_hipq_worker_takes(lab: Lab) -> None:
+    shown = [one for one in hipq_worker.params if isinstance(one, click.Option) and not one.hidden]
+    options = {name for one in shown for name in (*one.opts, *one.secondary_opts)}
+    said = lab.manage("hipq_worker", "--help")
+    assert {name for name in options if name.startswith("--")} <= set(re.findall(r"--[\w-]+", said)) | {"--help"}
+    lab.manage("migrate")
+    lab.do("out = tasks.add.enqueue(1).id")
+    words = ["--lease", "5s", "--wait", "0", "--drain", "1m", "--no-listen", "--metrics", f":{free_port()}"]
+    said = lab.manage("hipq_worker", "--until-empty", "--log-success", *words)
+    assert " INFO " in said
+    assert "type=lab.tasks.add" in said
+    assert "lease must be a number of seconds" in lab.manage("hipq_worker", "--lease", "soon", status=2)
+
+
+def test_one_command_for_several_backends(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    own = ("--settings", "lab.own_settings")
+    lab.manage("migrate", *own)
+    task = lab.do("out = tasks.add.enqueue(1).id")
+    job = lab.do("from lab.payments import receipt\nout = int(receipt.enqueue({'of': 'order-1'}))")
+    said = lab.manage("hipq_worker", "--backend", "default,own", "--batch", *own)
+    assert "tasks of charges in lab.payments:app" in said
+    with lab.jobs() as jobs:
+        assert jobs.job(int(task)).result == 1
+        assert "receipt of order-1" in str(jobs.store.get(job))
+
+
+def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, postgres("postgresql://nobody@127.0.0.1:1/nothing"), "postgresql://nobody@127.0.0.1:1/nothing")
+    with lab.worker("--log-format", "json") as worker:
+        lab.until(lambda: '"waiting": "to start"' in lab.said())
+        assert worker.poll() is None
+    assert "Connection refused" in lab.manage("hipq_worker", "--wait", "0", status=1)
+
+
+def test_it_starts_again_when_code_changes(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    lab.manage("migrate")
+    with lab.worker("--reload") as worker:
+        lab.until(lambda: "engine started" in lab.said())
+        (tmp_path / "more.py").write_text("# changed")
+        lab.until(lambda: lab.said().count("engine started") == 2)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+    assert "reloading" in lab.said()
+
+
+def test_a_failure_is_told_once_and_a_format_in_vain_is_told(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    lab.manage("migrate")
+    lab.do("out = tasks.divide.enqueue(0).id")
+    said = lab.manage("hipq_worker", "--batch", "--log-format", "json", "--verbosity", "0")
+    assert [json.loads(line)["event"] for line in said.splitlines()] == ["gave up"]
+    (tmp_path / "loud.py").write_text(
+        "from lab.settings import *\n"
+        "LOGGING = {'version': 1, 'handlers': {'console': {'class': 'logging.StreamHandler'}},"
+        " 'loggers': {'hipq': {'handlers': ['console']}}}\n"
+    )
+    said = lab.manage("hipq_worker", "--batch", "--log-format", "json", "--settings", "loud", "--pythonpath", ".")
+    assert "--log-format json changes nothing: LOGGING has a handler for hipq's log" in said
+    assert "'hipq.observe.logs.Formatter'" in said
+
+
+def test_a_task_that_was_added_without_django(tmp_path: Path) -> None:
+    """As a cron schedule adds one: what it leaves out is empty, and data of another form are told."""
+    lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    assert "default: up to date" in lab.manage("hipq_migrate")
+    with lab.jobs() as jobs:
+        queue = jobs.queues[0]
+        good, bad = queue.enqueue("lab.tasks.add", {"args": [3]}), queue.enqueue("lab.tasks.add", {"n": 2})
+        none = queue.enqueue("lab.tasks.echo")
+        lab.manage("hipq_worker", "--batch")
+        assert (jobs.job(good).result, jobs.job(none).result) == (3, [[], {}])
+        assert 'the data of a task are {"args": [...], "kwargs": {...}}, not' in str(jobs.job(bad).fault)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
@@ -27,6 +27,7 @@ from hipq.reload import changes, code_of
 from hipq.signals import on_stop
 from hipq.supervisor import HIPQ, Supervisor, WorkerSlot, end_with
 
+T = TypeVar("T")
 STUCK: Final = 3
 """Exit status of a process that must be replaced: of no use any more, as the engine's `unfit` says."""
 
@@ -74,7 +75,7 @@ def worker(
     """
     logs.configure(log_level, log_format)
     wanted = queues.split(",") if queues is not None else None
-    where = None if metrics is None else _metrics_at(metrics, processes)
+    where = None if metrics is None else metrics_at(metrics, processes)
     if reload and until_empty:
         raise click.UsageError("--reload goes on until it is stopped: leave --until-empty out")
     if (processes > 1 or reload) and not only_check:
@@ -85,10 +86,10 @@ def worker(
         announced(found)
         return 0
     logs.subscribe(found.events, successes=log_success)
-    answering = _answering(found, *where) if where else nullcontext()
+    answering = answering_metrics(found, *where) if where else nullcontext()
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
-    engine = _patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
+    engine = patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
     listeners = found.streams.listeners(wanted) if listens and not until_empty else []
     return _work(engine, until_empty, lifeline, listeners, answering)
 
@@ -117,14 +118,14 @@ def _repeated(*without: str) -> list[str]:
     return words
 
 
-def _metrics_at(text: str, processes: int) -> tuple[str, int]:
+def metrics_at(text: str, processes: int) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or not 0 < int(port) <= 65_536 - processes:
         raise Invalid(f"--metrics is [HOST]:PORT like :9100 or 0.0.0.0:9100, not {text!r:.60}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _answering(app: Hipq, host: str, port: int) -> AbstractContextManager[None]:
+def answering_metrics(app: Hipq, host: str, port: int) -> AbstractContextManager[None]:
     """The listener begins where this is entered, after the engine has forked."""
     try:
         from hipq.observe.prometheus import serve
@@ -133,7 +134,7 @@ def _answering(app: Hipq, host: str, port: int) -> AbstractContextManager[None]:
     return serve(app, host, port)
 
 
-def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Engine:
+def patiently(app: Hipq, wait: float | None, make: Callable[[], T]) -> T:
     """Try until the database is there, and say so."""
     until = None if wait is None else time.monotonic() + wait
     said = ""
@@ -142,7 +143,7 @@ def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Eng
             return make()
         except StoreUnavailable as error:
             app.close()  # its threads must not be there when the next engine forks
-            if app.url.startswith("sqlite") or (until is not None and time.monotonic() >= until):
+            if app.database.kind == "sqlite" or (until is not None and time.monotonic() >= until):
                 raise  # a file that cannot be opened is not away: somebody must mend that
             if said != str(error):
                 said = str(error)

@@ -21,7 +21,7 @@ from hipq.django.backend import HipqBackend, declared
 from hipq.django.job_list import JobList
 from hipq.django.job_page import fields_of, history_of
 from hipq.django.models import Job
-from hipq.errors import Conflict, HipqError, Invalid, NotFound
+from hipq.errors import Conflict, DuplicateKey, HipqError, Invalid, NotFound
 from hipq.job.states import FINAL, Code
 
 RETRY, CANCEL = "retry", "cancel"
@@ -54,10 +54,15 @@ class JobAdmin(admin.ModelAdmin):
             raise PermissionDenied
         if request.method == "POST":
             return self._acted(request, request.POST.getlist("_selected_action"))
-        context: dict[str, Any] = {"queues": [], "actions": ACTIONS if self.has_change_permission(request) else ()}
+        context: dict[str, Any] = {
+            "queues": [],
+            "filters": [],
+            "actions": ACTIONS if self.has_change_permission(request) else (),
+        }
         with ExitStack() as opened:
             try:
                 found = JobList(request.GET, [(one, _opened(opened, one)) for one in backends()])
+                context["queues"] = found.queues
                 context |= found.context(self._link)
             except (HipqError, ImproperlyConfigured) as error:
                 messages.error(request, str(error))
@@ -117,12 +122,15 @@ def _retry(app: Hipq, job_id: int) -> str:
         return "runs now"
     if job.code == Code.OK:
         raise Conflict(f"job {job_id} has succeeded: there is nothing to retry")
-    return f"has ended: job {app.jobs.requeue(job_id)} is added like it"
+    try:
+        return f"has ended: job {app.jobs.requeue(job_id)} is added like it"
+    except DuplicateKey as taken:
+        raise Conflict(f"job {job_id} is not added again: job {taken.id} has its key, and has not ended") from None
 
 
 def _cancel(app: Hipq, job_id: int, user: Any) -> str:
     app.cancel(job_id, f"cancelled by {user.get_username()}")
-    return "is cancelled"
+    return "is cancelled" if app.job(job_id).state == FINAL else "is being cancelled: its cancel handler runs first"
 
 
 def _opened(opened: ExitStack, backend: HipqBackend) -> Hipq:

@@ -45,14 +45,7 @@ def _check_tables(databases: Iterable[str] | None = None, **_: Any) -> list[chec
     from hipq.django import diagnosis
 
     wanted = set(databases or ())
-    return [
-        message
-        for backend in backends()
-        if backend.location
-        and backend.location.alias in wanted
-        and not list(diagnosis.database(backend, backend.location))
-        for message in diagnosis.tables(backend)
-    ]
+    return [message for backend in backends() for message in diagnosis.tables(backend, wanted)]
 
 
 def _check_sqlite(**_: Any) -> list[checks.CheckMessage]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 from django.core import checks
@@ -15,13 +15,14 @@ from django.db import connections
 from hipq import running
 from hipq.app import Hipq
 from hipq.django import diagnosis
-from hipq.django.base import TaskBackend
+from hipq.django.base import TaskBackend, WorkerSettings
 from hipq.django.database import DjangoDatabase, Guest, GuestDatabase, make_tables
 from hipq.django.known_tasks import KnownTasks
 from hipq.django.location import Location, close_connections
 from hipq.django.options import BackendOptions, options_of
 from hipq.django.results import MIDDLE, data_of, is_task, moment_of, result_of
 from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
+from hipq.engine.loop import Engine
 from hipq.errors import Invalid, SchemaError
 from hipq.job import names
 from hipq.job.model import blank, queue_of
@@ -98,8 +99,12 @@ class HipqBackend(TaskBackend):
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         yield from super().check(**kwargs)
         yield from diagnosis.queue_names(self, _queue_name)
-        if self.location is not None and not self._wrong:
-            yield from diagnosis.database(self, self.location)
+        if self._wrong:
+            return
+        if self._options.app:
+            yield from diagnosis.application(self, lambda: _imported(self._options.app))
+        elif location := self.location:
+            yield from diagnosis.database(self, location)
 
     # -- its instances ----------------------------------------------------------------------------------------------
     @contextmanager
@@ -109,11 +114,7 @@ class HipqBackend(TaskBackend):
         try:
             yield self._found()
         except SchemaError as error:
-            raise ImproperlyConfigured(f"{self.named()}: run manage.py {self._migrates}: {error}") from error
-
-    @property
-    def _migrates(self) -> str:
-        return "migrate" if self.location is not None else "hipq_migrate"
+            raise ImproperlyConfigured(self.lacking(error)) from error
 
     def _found(self) -> Hipq:
         location = self.location
@@ -154,25 +155,35 @@ class HipqBackend(TaskBackend):
         return Hipq(options.name, location.url() if location else options.url)
 
     # -- working ----------------------------------------------------------------------------------------------------
+    def work(self, wanted: WorkerSettings) -> None:
+        from hipq.cli.worker import patiently  # programs that add tasks need not load the command line
+
+        self.usable()
+        app = self._own()
+        logs.subscribe(app.events, successes=wanted.log_success)
+        try:
+            known, engine = patiently(app, wanted.wait, lambda: self._engine(app, wanted))
+            running.run(engine, _beside(app, known, wanted), wanted.until_empty)
+        finally:
+            if not self._options.app:
+                app.close()
+
     def worker(self) -> Hipq:
         """An instance with the queues to work on, for an engine."""
         self.usable()
         app = self._own()
-        for name in sorted(self.queues) or [queue.name for queue in app.store.queues(app.name)]:
-            declared(app, name)
+        self._declare_queues(app)
         return app
 
-    def work(self, queues: Sequence[str] | None, *, concurrency: int, until_empty: bool, lease: float) -> None:
-        app = self.worker()
-        logs.subscribe(app.events)
+    def _declare_queues(self, app: Hipq) -> None:
+        for name in sorted(self.queues) or [queue.name for queue in app.store.queues(app.name)]:
+            declared(app, name)
+
+    def _engine(self, app: Hipq, wanted: WorkerSettings) -> tuple[KnownTasks, Engine]:
+        self._declare_queues(app)
         known = KnownTasks(app, type(self), self._options)
         close_connections()  # an engine forks
-        try:
-            engine = app.engine(queues, concurrency, lease=lease)
-            running.run(engine, _beside(app, known, [] if until_empty else queues), until_empty)
-        finally:
-            if not self._options.app:
-                app.close()
+        return known, app.engine(wanted.queues, wanted.concurrency, lease=wanted.lease, drain=wanted.drain)
 
     def migrate(self) -> list[str]:
         """Create hipq's tables or migrate them to this version; returns what was applied."""
@@ -202,9 +213,13 @@ class HipqBackend(TaskBackend):
 
 
 @contextmanager
-def _beside(app: Hipq, known: KnownTasks, listening: Sequence[str] | None) -> Iterator[None]:
+def _beside(app: Hipq, known: KnownTasks, wanted: WorkerSettings) -> Iterator[None]:
     """What goes on beside an engine once that has forked."""
-    with app.streams.listening(listening), known.kept_up_to_date():
+    from hipq.cli.worker import answering_metrics
+
+    listening = wanted.queues if wanted.listens and not wanted.until_empty else []
+    answering = answering_metrics(app, *wanted.metrics) if wanted.metrics else nullcontext()
+    with answering, app.streams.listening(listening), known.kept_up_to_date():
         yield
 
 
@@ -224,8 +239,8 @@ def _imported(where: str) -> Hipq:
     if not colon:
         raise Invalid(f"OPTIONS['app'] must be MODULE:APP, not {where!r:.60}")
     try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
         raise Invalid(f"OPTIONS['app'] cannot be imported: {error}") from error
     if not isinstance(found, Hipq):
         raise Invalid(f"{where} is not a Hipq, but {type(found).__name__}")

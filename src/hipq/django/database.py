@@ -13,7 +13,7 @@ from hipq.app import Hipq
 from hipq.database import Database, MakeDatabase
 from hipq.django.location import Location
 from hipq.errors import Invalid
-from hipq.stores.open import open_guest, open_store, url_of
+from hipq.stores.open import located, open_guest, open_store, url_of
 
 if TYPE_CHECKING:
     from hipq.stores.clock import Clock
@@ -55,7 +55,7 @@ class DjangoDatabase(Database):
         return self._guest
 
     def _open(self) -> Store:
-        return open_store(self.url, self.clock)
+        return open_store(located(self.url), self.clock)
 
     def in_tests(self, app: Hipq, clock: Clock) -> Database:
         if not hasattr(mail, "outbox"):

@@ -14,6 +14,7 @@ from hipq.errors import HipqError, Invalid
 from hipq.stores.open import open_guest
 
 if TYPE_CHECKING:
+    from hipq.app import Hipq
     from hipq.django.backend import HipqBackend
     from hipq.django.base import TaskBackend
 
@@ -48,14 +49,36 @@ def database(backend: TaskBackend, location: Location) -> Iterator[checks.CheckM
         )
 
 
+def application(backend: HipqBackend, load: Callable[[], Hipq]) -> Iterator[checks.CheckMessage]:
+    try:
+        app = load()
+        location = backend.location
+    except Invalid as error:
+        yield checks.Error(f"{backend.named()}: {error}", id="hipq.E001")
+        return
+    if location is not None:
+        yield from database(backend, location)
+    if unknown := sorted(backend.queues - {queue.name for queue in app.queues}):
+        yield checks.Warning(
+            f"{backend.named()}: QUEUES has {', '.join(unknown)}, and the application declares no such queue.",
+            hint=f"It has {', '.join(queue.name for queue in app.queues)}. What only QUEUES names is made, too.",
+            id="hipq.W003",
+        )
+
+
 def _has_psycopg() -> bool:
     return find_spec("psycopg") is not None and find_spec("psycopg_pool") is not None
 
 
-def tables(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
+def tables(backend: HipqBackend, wanted: set[str]) -> Iterator[checks.CheckMessage]:
     """Check that hipq's tables exist. This asks the database, so it is done only where Django was told to."""
-    location = backend.location
-    if location is None or "django_migrations" not in connections[location.alias].introspection.table_names():
+    try:
+        location = backend.location
+    except Invalid:
+        return  # which `application` says
+    if location is None or location.alias not in wanted or list(database(backend, location)):
+        return
+    if "django_migrations" not in connections[location.alias].introspection.table_names():
         return  # the database is empty, and whoever migrates it creates hipq's tables
     app = backend._guest() or backend._own()
     store = open_guest(location.kind, location.lend, location.shown)
@@ -83,7 +106,10 @@ def old_sqlite(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
 
     from hipq.stores.sqlite.connection import SAFE_VERSION
 
-    location = backend.location
+    try:
+        location = backend.location
+    except Invalid:
+        return
     if location is None or location.alias not in connections or location.kind != "sqlite":
         return
     if sqlite3.sqlite_version_info < SAFE_VERSION:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hipq.app import Hipq
 from hipq.django.results import MIDDLE, as_django, is_task
+from hipq.job.event_names import JobEvent
 from hipq.job.states import FINAL
 from hipq.job.view import Job
 
@@ -40,12 +41,15 @@ def fields_of(app: Hipq, job: Job[Any]) -> Iterator[tuple[str, Any, bool]]:
 def history_of(job: Job[Any]) -> list[dict[str, Any]]:
     """Oldest first, each with what is special about it as a text."""
     return [
-        {
-            "at": as_django(entry["at"]),
-            "event": entry["event"],
-            "about": ", ".join(f"{name} {value}" for name, value in entry.items() if name not in ("at", "event")),
-        }
-        for entry in job.history
+        {"at": as_django(job.create_time), "event": JobEvent.ADDED, "about": ""},
+        *(
+            {
+                "at": as_django(entry["at"]),
+                "event": entry["event"],
+                "about": ", ".join(f"{name} {value}" for name, value in entry.items() if name not in ("at", "event")),
+            }
+            for entry in job.history
+        ),
     ]
 
 

@@ -9,7 +9,8 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from hipq.django.tasks import Task, TaskError, TaskResult, TaskResultStatus, normalize_json
+from hipq.django.tasks import DEFAULT_TASK_BACKEND_ALIAS, Task, TaskError, TaskResult, TaskResultStatus, normalize_json
+from hipq.errors import Invalid, shown
 from hipq.job.event_names import JobEvent
 from hipq.job.fault import Fault, FaultKind
 from hipq.job.states import ERROR, FINAL, RUNNING, Code
@@ -40,6 +41,14 @@ def moment_of(run_after: datetime) -> datetime:
     return aware
 
 
+def as_task(data: Any) -> dict[str, Any]:
+    """The data of a task's job. Whoever adds one without Django, as a cron schedule does, may leave parts out."""
+    given = {} if data is None else data
+    if not isinstance(given, dict) or given.keys() - {"args", "kwargs", "backend", "run_after"}:
+        raise Invalid(f'the data of a task are {{"args": [...], "kwargs": {{...}}}}, not {shown(data)}')
+    return {"args": [], "kwargs": {}, "backend": DEFAULT_TASK_BACKEND_ALIAS, **given}
+
+
 def is_task(data: Any) -> bool:
     """Whether these data are those of a task: in an application of yours there may be other jobs."""
     return isinstance(data, dict) and {"args", "kwargs", "backend"} <= data.keys()
@@ -62,7 +71,7 @@ def task_of(path: str, data: dict[str, Any], queue: str, priority: int) -> Any:
 def result_of(job: Job[Any], queue: str, task: Any = None) -> Any:
     history = job.history
     claims = [entry for entry in history if entry["event"] == JobEvent.CLAIMED]
-    data = job.data
+    data = as_task(job.data)
     result = TaskResult(
         task=task or task_of(job.type, data, queue, MIDDLE - job.priority),
         id=str(job.id),

@@ -16,7 +16,7 @@ import msgspec
 from django.core import checks
 
 from hipq.django import diagnosis
-from hipq.django.base import TaskBackend
+from hipq.django.base import TaskBackend, WorkerSettings
 from hipq.django.perform import perform
 from hipq.django.results import TRIED_ELSEWHERE, as_django, data_of, moment_of, now, task_of
 from hipq.django.tasks import InvalidTask, TaskResult, TaskResultStatus, task_enqueued
@@ -99,14 +99,16 @@ class WaiterBackend(TaskBackend):
             )  # fmt: skip
 
     # -- working ----------------------------------------------------------------------------------------------------
-    def work(self, queues: Sequence[str] | None, *, concurrency: int, until_empty: bool, lease: float) -> None:  # noqa: ARG002
+    def work(self, wanted: WorkerSettings) -> None:
         """Consume the queues, with one poller beside. Messages are hidden from others while their tasks run."""
         self.usable()
-        if until_empty:
+        if wanted.until_empty:
             raise Invalid("a queue of SQS does not say when it is empty: leave --until-empty out")
-        wanted = sorted(self.queues) if queues is None else queues
+        if wanted.metrics:
+            raise Invalid("the worker of an SQS queue has no metrics: leave --metrics out")
+        queues = sorted(self.queues) if wanted.queues is None else wanted.queues
         worker = f"{os.uname().nodename}-{os.getpid()}"
-        for name in wanted:
+        for name in queues:
             if name not in self._waiter.handlers:
                 self._waiter.handle(name, visibility=self.options.get("visibility"))(
                     lambda message: self.take(message, worker)
@@ -119,7 +121,7 @@ class WaiterBackend(TaskBackend):
         heard = each_meant(told)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, heard)
-        if self._waiter.consumer(wanted, concurrency=concurrency, wait=self._wait).run(stop, stop_now):
+        if self._waiter.consumer(queues, concurrency=wanted.concurrency, wait=self._wait).run(stop, stop_now):
             os._exit(1)  # tasks still run, and nobody waits: their messages are given back
 
     def take(self, message: Message, worker: str) -> None:

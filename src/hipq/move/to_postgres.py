@@ -47,7 +47,10 @@ class PostgresTarget:
         there = schema.registered(conn)
         if there:
             names = ", ".join(f"{queue.app}.{queue.name}" for queue in there[:5])
-            raise Conflict(f"{url} has queues of its own ({names}): move into a database that hipq does not use yet")
+            raise Conflict(
+                f"{url} has queues of its own ({names}): move into a database that hipq does not "
+                "use yet, so before `hipq migrate`, or manage.py migrate, makes its tables there"
+            )
         for table in _EMPTY[1:]:
             if conn.execute(f"SELECT 1 FROM {table} LIMIT 1".encode()).fetchone():
                 raise Conflict(f"{url} has rows in {table}: move into a database that hipq does not use yet")

@@ -118,21 +118,28 @@ class Jobs(TransactionTestCase):
         mail = later()
         call_command("hipq_worker", until_empty=True, verbosity=0)
         ids = [row["id"] for row in self.client.get(LIST).context["rows"]]
-        self.assertEqual(ids, [int(bad.id), int(first.id)])  # of the first queue
+        self.assertEqual(ids, [int(mail.id), int(bad.id), int(first.id)])  # of all queues
+        self.assertEqual(
+            {row["queue"] for row in self.client.get(LIST).context["rows"]}, {"default:default", "default:mails"}
+        )
+        self.assertIn("executing</a>", self.body(LIST))
+        self.assertIn("There are no such jobs", self.body(LIST, phase="executing"))
         body = self.body(LIST, queue="default:mails", state="initial")
         self.assertIn(page("default", mail), body)
         self.assertIn("initial (scheduled)", body)
         self.assertNotIn(page("default", first), body)
         self.assertIn("division by zero", self.body(LIST, type="lab.tasks.divide", code="error"))
-        for nobody in ({"type": "lab.tasks.mail"}, {"code": "ok", "type": "lab.tasks.divide"}, {"state": "retry"}):
-            self.assertIn("No such jobs", self.body(LIST, **nobody))
-        self.assertIn("?state=final&amp;code=error", self.body(LIST, state="final", before="99999999"))
+        for nobody in ({"code": "ok", "type": "lab.tasks.divide"}, {"state": "retry"}):
+            self.assertIn("There are no such jobs", self.body(LIST, **nobody))
+        self.assertIn("?state=final&amp;code=error", self.body(LIST, state="final", before="default:99999999"))
 
     def test_search_by_id_or_key(self) -> None:
         one, other = tasks.add.enqueue(1), tasks.add.enqueue(2)
         body = self.body(LIST, q=f" {one.id} ")
         self.assertIn(page("default", one), body)
         self.assertNotIn(page("default", other), body)
+        mail = later()
+        self.assertIn(page("default", mail), self.body(LIST, q=mail.id))  # it is of another queue
         for nothing in ("<script>", "9" * 19, "9" * 40, "٣", "0" * 5000):  # keys may be digits, more than an id has
             response = self.client.get(LIST, {"q": nothing})
             self.assertEqual((response.context.get("rows"), [*response.context["messages"]]), ([], []), nothing[:40])
@@ -151,8 +158,21 @@ class Jobs(TransactionTestCase):
         finally:
             job_list.PAGE = before  # type: ignore[misc]
 
+    def test_pages_of_all_queues(self) -> None:
+        before, job_list.PAGE = job_list.PAGE, 2  # type: ignore[misc]
+        try:
+            ids = [int(one.id) for n in range(3) for one in (tasks.add.enqueue(n), later(backend="apart"), later())]
+            found, query = list[int](), "?"
+            while query:
+                context = self.client.get(LIST + query).context
+                found += [row["id"] for row in context["rows"]]
+                query = context["older"]
+            self.assertEqual(sorted(found), sorted(ids))
+        finally:
+            job_list.PAGE = before  # type: ignore[misc]
+
     def test_what_is_no_filter_is_said(self) -> None:
-        for asked in ({"state": "odd"}, {"before": "x"}, {"type": "a b"}, {"before": "9" * 40},
+        for asked in ({"state": "odd"}, {"queue": "payments"}, {"before": "x"}, {"type": "a b"}, {"before": "9" * 40},
                       {"before": "0" * 20 + "9" * 20}, {"before": "0" * 5000}):  # fmt: skip
             response = self.client.get(LIST, asked)
             self.assertEqual(response.status_code, 200)
@@ -163,7 +183,14 @@ class Jobs(TransactionTestCase):
         echo = tasks.echo.enqueue("<b>é</b>")
         call_command("hipq_worker", queues="default", until_empty=True, verbosity=0)
         body = self.body(page("default", bad))
-        for part in ("lab.tasks.divide", "final (error)", "return 1 / a", "ZeroDivisionError", "claimed"):
+        for part in (
+            "lab.tasks.divide",
+            "final (error)",
+            "return 1 / a",
+            "ZeroDivisionError",
+            "claimed",
+            "<td>added</td>",
+        ):
             self.assertIn(part, body)
         urgent = self.body(page("default", later(priority=7)))
         self.assertInHTML('<div class="readonly">7</div>', urgent)

@@ -9,7 +9,7 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connections
-from django.test import TestCase, override_settings
+from django.test import TestCase, TransactionTestCase, override_settings
 
 from hipq.django.tasks import InvalidTask, task_backends
 from lab import tasks
@@ -107,6 +107,25 @@ class Settings(TestCase):
         with self.assertRaises(CommandError):
             call_command("hipq_worker", backend="nothing", until_empty=True)
 
+    def test_an_application_that_is_not_there(self) -> None:
+        for app, part in [("lab.nowhere:app", "No module named 'lab.nowhere'"), ("lab.tasks:ap", "no attribute 'ap'")]:
+            with self.subTest(app), backend(app=app):
+                ((job_id, message),) = found()
+                self.assertEqual(job_id, "hipq.E001")
+                self.assertIn(part, message)
+
+    def test_a_queue_that_the_application_does_not_declare(self) -> None:
+        with backend(["charges", "chargs"], app="lab.payments:app"):
+            ((job_id, message),) = found()
+        self.assertEqual(job_id, "hipq.W003")
+        self.assertIn("QUEUES has chargs, and the application", message)
+
+    def test_a_worker_in_a_transaction_would_see_nothing_of_it(self) -> None:
+        with self.assertRaisesMessage(CommandError, "call it outside of atomic(), in a test in a TransactionTestCase"):
+            call_command("hipq_worker", until_empty=True, verbosity=0)
+
+
+class OutsideOfTransactions(TransactionTestCase):
     def test_a_worker_cannot_work_in_memory(self) -> None:
         if connections["default"].vendor != "sqlite" or not connections["default"].is_in_memory_db():
             self.skipTest("this database is not in memory")

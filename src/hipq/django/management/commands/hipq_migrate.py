@@ -33,4 +33,4 @@ class Command(BaseCommand):
             except (HipqError, ImproperlyConfigured) as error:
                 raise CommandError(str(error)) from error
             if verbosity:
-                self.stdout.write(f"{one.alias}: {', '.join(applied) or 'nothing to do'}")
+                self.stdout.write(f"{one.alias}: {', '.join(applied) or 'up to date'}")
