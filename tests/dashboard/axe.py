@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 from tests.daemon.browser import Browser
 
-_FOUND: Final = """axe.run({resultTypes: ["violations"]}).then(({violations}) => violations
+_FOUND: Final = """axe.run(%s).then(({violations}) => violations
     .filter(one => ["serious", "critical"].includes(one.impact))
     .flatMap(one => one.nodes.map(node => `${one.id} at ${node.target}: ${node.failureSummary}`)))"""
+SEEN: Final = ("color-contrast", "link-in-text-block", "scrollable-region-focusable", "meta-viewport")
+"""The rules that depend on colours and on room: the others find the same in each light and on each screen."""
 
 
 @cache
@@ -18,8 +22,11 @@ def _script() -> str:
     return files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
 
 
-def barriers(browser: Browser) -> list[str]:
-    """The serious and critical ones of the page as it is shown."""
+def barriers(browser: Browser, rules: Sequence[str] = ()) -> list[str]:
+    """The serious and critical ones of the page as it is shown. `rules`: by these only."""
     browser.evaluate(f"(() => {{ {_script()} }})()")  # from outside: the page's policy would not let it in
-    found: list[str] = browser.evaluate(_FOUND)
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": [*rules]}
+    found: list[str] = browser.evaluate(_FOUND % json.dumps(options))
     return found
