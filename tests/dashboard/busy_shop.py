@@ -1,4 +1,4 @@
-"""A shop after an hour of work, with everything in it that a page can show: for tests in a browser, and for pictures."""
+"""A shop after an hour of work, with all in it that a page can show: for tests in a browser, and for pictures."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class BusyShop:
         self._enqueue("orders", "settle", {"day": "2027-01-14"}, "settle-14")
         self._enqueue("orders", "charge", {"amount": 25, "region": "west"}, "order-waiting")
         self.app.run(until_empty=True)
-        for n in range(9):
+        for n in range(5):
             self._enqueue("orders", "charge", {"amount": n, "region": "west"}, f"later-{n}", delay=3600 * n + 600)
         for n in range(6):
             self._enqueue("mails", "newsletter", {"to": f"bob{n}@example.com"}, f"newsletter-{n}")
-        self.app.jobs.get(self.ids["later-8"]).cancel("the customer has changed her mind")
+        self.app.jobs.get(self.ids["later-4"]).cancel("the customer has changed her mind")
 
     def _strangers(self) -> None:
         """Answers that no job uses, and a listener that is behind."""

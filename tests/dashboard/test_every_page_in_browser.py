@@ -39,7 +39,7 @@ def paths(ada: Person) -> dict[str, list[str]]:
     """Where each pattern leads; more than once where its page has several faces."""
     ids = ada.shop.ids
     early, conflict = (ada.app.answers.list(state=state, limit=1)[0] for state in ("buffered", "conflict"))
-    faces = ("order-waiting", "order-1-0", "refund-broken", "settle-14", "later-1", "later-8", "refund-now-0")
+    faces = ("order-waiting", "order-1-0", "refund-broken", "settle-14", "later-1", "later-4", "refund-now-0")
     return {
         "/": ["/", "/?over=week"],
         "/queues": ["/queues"],
