@@ -26,7 +26,8 @@ WATCHED: Final = """
     new PerformanceObserver(watch).observe({type: "layout-shift"});
     addEventListener("hipq:updated", () => { window.told = true; });
 """
-SEEN_SINCE: Final = "new Promise(done => requestAnimationFrame(() => setTimeout(done))).then(() => shifts)"
+SEEN_SINCE: Final = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))
+    .then(() => shifts)"""
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -85,8 +86,8 @@ def test_every_page(ada: Person, look: Look) -> None:
             ada.browser.evaluate(UNFOLDED)
             found += barriers(ada.browser, () if look is LIGHT else SEEN)
         wrong += [(path, one) for one in found]
-        if ada.browser.evaluate("document.documentElement.scrollWidth") > look.width:
-            wrong.append((path, "is wider than the screen"))
+        if (width := ada.browser.evaluate("document.documentElement.scrollWidth")) > look.width:
+            wrong.append((path, f"is {width} pixels wide"))
     assert wrong == []
 
 
@@ -141,6 +142,6 @@ def test_nothing_moves_under_the_eyes_while_it_is_live(
             ada.browser.eventually("window.told")
             ada.browser.evaluate("window.told = false")
         shifts = ada.browser.evaluate(SEEN_SINCE)
-        assert sum(shifts) < 0.01, (path, shifts)
+        assert max(shifts, default=0) < 0.01, (path, shifts)  # a history that grows by a line
         ada.browser.evaluate("document.querySelector('main').prepend(document.createElement('hr'))")
-        assert ada.browser.evaluate(SEEN_SINCE) > shifts, "it would have been noticed"
+        ada.browser.eventually(f"shifts.length > {len(shifts)}")  # so it would have been noticed
