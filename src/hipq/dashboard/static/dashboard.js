@@ -125,14 +125,14 @@ function draw(plot) {
   if (!series.x.length) return;
   new uPlot({
     width: Math.max(plot.clientWidth, 200), height: Number(plot.dataset.height) || 150, cursor: { drag: { x: false, y: false } },
-    legend: { live: true },
+    legend: { live: true, markers: { dash: (chart, place) => chart.series[place].dash ? "dashed" : "solid" } },
     tzDate: (seconds) => new Date(seconds * 1000),
-    axes: [{ ...axis, values: (_chart, all) => all.map(hour) }, { ...axis, size: 52, values: (_chart, all) => all.map((one) => one == null ? "" : said(one)) }],
+    axes: [{ ...axis, size: 28, values: (_chart, all) => all.map(hour) }, { ...axis, size: 52, values: (_chart, all) => all.map((one) => one == null ? "" : said(one)) }],
     scales: { y: { range: (_chart, _low, high) => [0, Math.max(high * 1.1, series.unit === "s" ? 0.001 : 1)] } },
     series: [
       { value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
       ...series.lines.map((line) => ({
-        label: line.name, stroke: tone(line.tone), width: 1.5, points: { size: 4 }, fill: line.fill ? `color-mix(in srgb, ${tone(line.tone)} 12%, transparent)` : undefined,
+        label: line.name, stroke: tone(line.tone), width: 1.5, spanGaps: series.unit === "s", points: { size: 4, show: line.values.filter((value) => value != null).length < 12 || undefined }, fill: line.fill ? `color-mix(in srgb, ${tone(line.tone)} 12%, transparent)` : undefined,
         value: (_chart, value) => value == null ? "–" : said(value), dash: line.dash ? [4, 3] : undefined,
       })),
     ],
