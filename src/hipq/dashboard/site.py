@@ -8,8 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from hipq.dashboard import words
 from hipq.dashboard.board import Board
 from hipq.dashboard.bulk import Operations
@@ -86,13 +84,6 @@ class Site:
     def pages(self, visit: Visit) -> list[tuple[str, str]]:
         """The pages that the navigation names for this visitor: paths and names."""
         return [(path, name) for path, name, role in _PAGES if visit.visitor.role >= role]
-
-    def pretty(self, text: str) -> str:
-        """Stored JSON, a value a line; text that is no JSON as it is."""
-        try:
-            return msgspec.json.format(text, indent=2)
-        except msgspec.DecodeError:
-            return text
 
     # -- queues -----------------------------------------------------------------------------------------------------
     def name(self, queue: Queue) -> str:

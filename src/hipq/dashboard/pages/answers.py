@@ -6,6 +6,7 @@ import heapq
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hipq.answers.reports import as_rows, streams
+from hipq.dashboard import bodies
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, redirect
 from hipq.errors import Conflict
 from hipq.job import names
@@ -80,8 +81,8 @@ def one(site: Site, visit: Visit) -> Reply:
     name, queue, kept = _answer(site, visit)
     return site.render(
         "answer.html", visit, now=site.store.now(), queue=name, answer=kept, meaning=STATES[kept.state],
-        types=sorted(one.name for one in queue.job_types), may_replay=kept.state in REPLAYABLE,
-        may_drop=kept.state != MATCHED, done=_done(visit),
+        body=bodies.shown(kept.data, site.mask), types=sorted(one.name for one in queue.job_types),
+        may_replay=kept.state in REPLAYABLE, may_drop=kept.state != MATCHED, done=_done(visit),
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def page(site: Site, visit: Visit) -> Reply:
     after = _places(visit.asked("after"))
     found = page_of(site.store, searches, after, LIMIT)
     names = {queue.number: name for name, queue in site.queues.items()}
-    lines = [_line(row, names) for row in found.rows]
+    lines = [_line(site, row, names) for row in found.rows]
     is_counted = bool(found.looked) or not (after or found.after)
     counted = Counted(len(lines), not found.looked) if is_counted else count(site.store, searches, MOST)
     counted = counted._replace(jobs=max(counted.jobs, len(lines)))
@@ -77,8 +77,9 @@ def page(site: Site, visit: Visit) -> Reply:
     )
 
 
-def _line(row: Brief, names: Mapping[int, str]) -> Line:
-    error = "" if row.error == NONE else Fault.load(row.error).told.strip().partition("\n")[0][:_ERROR]
+def _line(site: Site, row: Brief, names: Mapping[int, str]) -> Line:
+    told = "" if row.error == NONE else str(site.shown(Fault.load(row.error).told))
+    error = told.strip().partition("\n")[0][:_ERROR]
     took = (row.update_time - max(row.create_time, row.scheduled_run_time)) / SECOND if row.state == FINAL else None
     return Line(row, names.get(queue_of(row.id), ""), error, None if took is None else max(took, 0.0))
 
