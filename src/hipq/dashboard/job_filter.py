@@ -16,7 +16,7 @@ from hipq.errors import Invalid, shown
 from hipq.job import names
 from hipq.job.fault import Fault
 from hipq.job.json_path import reach, steps
-from hipq.job.model import Row
+from hipq.job.model import Row, queue_of
 from hipq.job.states import (
     ANSWERED,
     CANCELLING,
@@ -31,7 +31,7 @@ from hipq.job.states import (
     WAITING,
     Code,
 )
-from hipq.job.when import LATEST, SECOND, duration, moment
+from hipq.job.when import LATEST, SECOND, duration, moment, to_datetime
 from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
@@ -160,6 +160,21 @@ def whole_id(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and 0 < int(text) < 1 << 63):
         raise Invalid(f"the id of a job is a number, not {shown(text)}")
     return int(text)
+
+
+def places(text: str) -> dict[int, int]:
+    """A place in each queue: ids with commas between, since an id says its queue."""
+    ids = [whole_id(part) for part in text.split(",")] if text else []
+    return {queue_of(one): one for one in ids}
+
+
+def at_fixed_times(asked: Mapping[str, str], now: int) -> dict[str, str]:
+    """The same filter, whenever it is read: `2h` is the time that it is now."""
+    found = dict(asked)
+    for name in ("since", "before"):
+        if name in asked:
+            found[name] = f"{to_datetime(when(asked[name], SAID[name], now)):%Y-%m-%d %H:%M:%S.%f}"
+    return found
 
 
 def when(text: str, what: str, now: int, *, ahead: bool = False) -> int:
