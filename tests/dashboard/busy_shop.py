@@ -35,8 +35,11 @@ class BusyShop:
 
     def _declare(self) -> None:
         app, clock = self.app, self.clock
-        limits = [limit(100), share({"east": 40, "north": 30, "west": 30}), rate(5000, per=1)]
-        orders = app.queue("orders", limits=limits, lane_by=lambda job: job.data.get("region", "east"))
+        orders = app.queue(
+            "orders",
+            limits=[limit(100), share({"east": 40, "north": 30, "west": 30}), rate(5000, per=1)],
+            lane_by=lambda job: job.data.get("region", "east"),
+        )
         mails = app.queue("mails", limits=[per_lane(5)])
         reports = app.queue("reports")
 

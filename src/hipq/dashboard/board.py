@@ -99,12 +99,12 @@ class Board:
         names = {f"{queue.app.name}.{queue.name}": name for name, queue in self._site.queues.items()}
         levels = (PROBLEM, WARNING)
         bad = sorted((one for one in findings if one.level in levels), key=lambda one: levels.index(one.level))
-        attention = tuple(_attention(one, names) for one in bad)
+        attention = tuple(_attention(one, names, self._site.shown(one.sentence)) for one in bad)
         return Judgement(health.now or health.here, "", attention, _looked_at(health), _work(health, starts))
 
 
-def _attention(finding: Finding, names: dict[str, str]) -> Attention:
-    sentence, advice = finding.sentence, finding.advice
+def _attention(finding: Finding, names: dict[str, str], sentence: str) -> Attention:
+    advice = finding.advice
     return Attention(
         finding.level, names.get(finding.queue, ""), _parts(sentence[:1].upper() + sentence[1:]),
         _parts(advice[:1].upper() + advice[1:]),

@@ -40,6 +40,8 @@ class Was(NamedTuple):
     id: int
     at: int
     priority: int
+    token: int = 0
+    """Each write of the job makes it greater by one."""
 
 
 class Step(NamedTuple):
@@ -63,7 +65,7 @@ def moving(move: Callable[[Operator], Move], event: str) -> Do:
         ended = [f"job {row.id} is final ({row.code}) and stays so" for row in rows if row.state == FINAL]
         return Step(
             Changed(len(moved.changed), moved.left + len(moved.refused) + len(ended)),
-            [Was(row.id, row.scheduled_run_time, row.priority) for row in moved.changed],
+            [Was(row.id, row.scheduled_run_time, row.priority, row.token) for row in moved.changed],
             [*moved.refused, *ended],
         )
 
@@ -83,12 +85,14 @@ def changing(at: int | None, priority: int | None) -> Do:
 
 
 def putting_back(was: Sequence[Was], *, priorities: bool = True) -> Do:
-    """Jobs that have not started get the time and the priority that they had."""
+    """Jobs that nothing has happened to since get the time and the priority that they had."""
     before = {one.id: one for one in was}
 
     def move(operator: Operator) -> Move:
         def back(row: Row, now: int) -> Row | None:
             one = before[row.id]
+            if row.token != one.token + 1:
+                raise Conflict(f"job {row.id} has started or was changed since, and stays as it is")
             return operator.change(one.at, one.priority if priorities else None)(row, now)
 
         return back
@@ -135,7 +139,7 @@ class Operation:
         self.id = secrets.token_hex(6)
         self.name, self.title, self.by, self.of = name, title, by, of
         self._site, self._chosen, self._do = site, chosen, do
-        self._stop = threading.Event()
+        self._stop, self._lock = threading.Event(), threading.Lock()
         self.started, self.ended = site.store.now(), 0
         self.counted = Changed()
         self.why: list[str] = []
@@ -155,6 +159,12 @@ class Operation:
     def done(self) -> int:
         return self.counted.changed + self.counted.skipped
 
+    def taken(self) -> list[Was]:
+        """What can be put back, once only: of two who ask, one gets nothing."""
+        with self._lock:
+            was, self.was = self.was, []
+        return was
+
     def stop(self) -> None:
         """After the step that it is at."""
         self._stop.set()
@@ -170,7 +180,14 @@ class Operation:
         except Exception as error:
             _log.exception("operation %s (%s) failed", self.id, self.title)
             self.failure = f"it failed with {type(error).__name__}; the log says more"
-        self.ended = max(self._site.store.now(), 1)
+        finally:
+            self.ended = self._now()  # else it would be at work for ever
+
+    def _now(self) -> int:
+        try:
+            return max(self._site.store.now(), 1)
+        except HipqError:  # the database is away
+            return time.time_ns() // 1000
 
     def _one(self, found: list[Row | int]) -> None:
         gone = [f"there is no job {one} any more" for one in found if isinstance(one, int)]

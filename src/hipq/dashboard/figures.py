@@ -160,13 +160,13 @@ def running_jobs(
     names = {one.look.tables.number: one.name for one in queues if one.look.counts.executing}
     tables = [one.look.tables for one in queues if one.look.counts.executing]
     jobs = running(site.store, tables, engines, now)
-    said = [_progress(site.store, job) for job in jobs[:shown]] + [""] * (len(jobs) - shown)
+    said = [_progress(site, job) for job in jobs[:shown]] + [""] * (len(jobs) - shown)
     return [RunningView(names[job.queue.number], job, text) for job, text in zip(jobs, said, strict=True)]
 
 
-def _progress(store: Store, job: RunningJob) -> str:
-    found = store.progress(job.row.id, job.row.attempt)
-    return in_words(found.fraction, found.message) if found else ""
+def _progress(site: Site, job: RunningJob) -> str:
+    found = site.store.progress(job.row.id, job.row.attempt)
+    return str(site.shown(in_words(found.fraction, found.message))) if found else ""
 
 
 class EngineView(NamedTuple):

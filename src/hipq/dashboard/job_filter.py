@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from hipq.dashboard.looking import Search, planned
+from hipq.dashboard.masks import masked
 from hipq.errors import Invalid, shown
 from hipq.job import names
+from hipq.job.fault import Fault
 from hipq.job.json_path import reach, steps
-from hipq.job.model import Row
+from hipq.job.model import Row, queue_of
 from hipq.job.states import (
     ANSWERED,
     CANCELLING,
@@ -28,7 +31,7 @@ from hipq.job.states import (
     WAITING,
     Code,
 )
-from hipq.job.when import LATEST, SECOND, duration, moment
+from hipq.job.when import LATEST, SECOND, duration, moment, to_datetime
 from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
@@ -79,23 +82,34 @@ def asked_in(get: Callable[[str], str]) -> dict[str, str]:
 def searches(site: Site, asked: Mapping[str, str], *, oldest: bool = False, table: str = "") -> list[Search]:
     """What this filter is in each queue that it is about. `table`: of these, only "live" or "final" jobs."""
     now, mask = site.store.now(), site.mask
-    if mask and asked.get("error"):
-        raise Invalid("errors are not searched where fields are masked: what is hidden there could be guessed")
     given = _given(asked, now)
-    is_meant = None
+    tests: list[Callable[[Row], bool]] = []
     if "payload" in asked:
         given["carries"], is_meant = _payload(asked["payload"], mask)
+        tests.append(is_meant)
+    if "error" in asked and mask:
+        tests.append(partial(_shows, asked["error"], mask))
     if table and given.setdefault("table", table) != table:
         return []
     found = []
     for queue in _queues(site, asked):
-        search = Search(Filter(queue.number, newest=not oldest, **given), is_meant)
+        search = Search(Filter(queue.number, newest=not oldest, **given), partial(_all, tests) if tests else None)
         if "id" in asked:
             number = whole_id(asked["id"])
             search = search._replace(begin=number + (-1 if oldest else 1), end=number)
         if search.wanted.tables:
             found.append(planned(site.store, search))
     return found
+
+
+def _all(tests: Sequence[Callable[[Row], bool]], row: Row) -> bool:
+    return all(test(row) for test in tests)
+
+
+def _shows(text: str, mask: Collection[str], row: Row) -> bool:
+    """Whether this is in what is shown of its error: else a masked value could be guessed, a character at a time."""
+    fault = Fault.load(row.error)
+    return any(text in masked(one, mask) for one in (str(fault), fault.traceback))
 
 
 def _queues(site: Site, asked: Mapping[str, str]) -> list[Queue]:
@@ -148,6 +162,21 @@ def whole_id(text: str) -> int:
     return int(text)
 
 
+def places(text: str) -> dict[int, int]:
+    """A place in each queue: ids with commas between, since an id says its queue."""
+    ids = [whole_id(part) for part in text.split(",")] if text else []
+    return {queue_of(one): one for one in ids}
+
+
+def at_fixed_times(asked: Mapping[str, str], now: int) -> dict[str, str]:
+    """The same filter, whenever it is read: `2h` is the time that it is now."""
+    found = dict(asked)
+    for name in ("since", "before"):
+        if name in asked:
+            found[name] = f"{to_datetime(when(asked[name], SAID[name], now)):%Y-%m-%d %H:%M:%S.%f}"
+    return found
+
+
 def when(text: str, what: str, now: int, *, ahead: bool = False) -> int:
     """A moment: how long ago, or how far ahead, like 2h or 30d; or a time in UTC, like 2027-01-15 08:00."""
     if re.fullmatch(r"[0-9.]{1,20}[smhdw]", text):
@@ -174,7 +203,7 @@ def _payload(text: str, mask: Collection[str]) -> tuple[str, Callable[[Row], boo
 
     def is_meant(row: Row) -> bool:
         try:
-            return _is(reach(msgspec.json.decode(row.job_data), way, "the payload"), value)
+            return _is(reach(masked(msgspec.json.decode(row.job_data), mask), way, "the payload"), value)
         except (Invalid, msgspec.DecodeError, RecursionError):
             return False
 

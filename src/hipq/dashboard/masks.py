@@ -47,13 +47,13 @@ def _text(text: str, names: frozenset[str], levels: int) -> str:
 def _line_by_line(text: str, names: frozenset[str]) -> str:
     """Messages and tracebacks quote payloads in many ways. What follows a name and `:` or `=` goes, up to the end of
     its line; if a bracket opens there, nobody can say where it closes, and the rest of the text goes."""
-    found = _values(names).search(text)
-    while found:
+    kept, end = list[str](), 0
+    while found := _values(names).search(text, end):
+        kept += [text[end : found.end()], MASK]
         end = text.find("\n", found.end())
-        rest = "" if end < 0 or text[found.end() : found.end() + 1] in "{[(" else text[end:]
-        text = text[: found.end()] + MASK + rest
-        found = _values(names).search(text, found.end() + len(MASK))
-    return text
+        if end < 0 or text[found.end() : found.end() + 1] in "{[(":
+            return "".join(kept)
+    return "".join([*kept, text[end:]])
 
 
 @lru_cache(16)

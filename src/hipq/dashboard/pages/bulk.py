@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hipq.dashboard import job_filter
@@ -20,12 +20,13 @@ from hipq.dashboard.bulk import (
 from hipq.dashboard.looking import Counted, Search, count
 from hipq.dashboard.pages.jobs import MOST
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit, redirect
-from hipq.errors import Conflict, Invalid
+from hipq.errors import Conflict, HipqError, Invalid
 from hipq.job import names
 from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
     from hipq.dashboard.site import Site
+    from hipq.stores.protocols import Store
 
 _SELECTED: Final = 1_000
 """Jobs that can be selected one by one."""
@@ -44,7 +45,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "run": Action(
         "Run {} now", "live",
         "Jobs that wait for their time or for another try start as soon as there is room. Others are left alone. "
-        "Those that have not started then can be put back.",
+        "Those that nothing has happened to since can be put back.",
     ),
     "cancel": Action(
         "Cancel {}", "live",
@@ -60,7 +61,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "change": Action(
         "Change {}", "live",
         "Jobs that have not started get another time or priority. Others are left alone. "
-        "It can be undone for those that have not started then.",
+        "It can be undone for those that nothing has happened to since.",
     ),
 }  # fmt: skip
 _FOLLOWING: Final[Mapping[str, tuple[str, str]]] = {
@@ -84,6 +85,11 @@ class Wanted(NamedTuple):
     counted: Counted
 
     @property
+    def until(self) -> str:
+        """The last jobs that are meant, for the form: what is added while somebody reads the question is not."""
+        return ",".join(str(search.end) for search in self.searches)
+
+    @property
     def title(self) -> str:
         jobs = _jobs(self.counted.jobs)
         return self.action.title.format(jobs if self.counted.is_all else f"at least {jobs}")
@@ -98,7 +104,9 @@ def _wanted(site: Site, visit: Visit) -> Wanted:
     name = names.one_of(get("do"), "action", ACTIONS)
     action, asked = ACTIONS[name], job_filter.asked_in(get)
     if get("all"):
+        asked = job_filter.at_fixed_times(asked, site.store.now())
         searches = job_filter.searches(site, asked, oldest=True, table=action.table)
+        searches = _until_now(site.store, searches, job_filter.places(get("until")))
         return Wanted(name, action, [], asked, searches, count(site.store, searches, MOST))
     ids = [*dict.fromkeys(job_filter.whole_id(text) for text in sent.get("job", ()))]
     if not ids or len(ids) > _SELECTED:
@@ -130,9 +138,10 @@ def start(site: Site, visit: Visit) -> Reply:
         do = _what(site, visit, wanted.name)
     except Invalid as error:
         return _asking(site, visit, wanted, str(error))
-    chosen = Chosen(wanted.ids, [_until_now(site, search) for search in wanted.searches])
+    chosen = Chosen(wanted.ids, wanted.searches)
     of = wanted.counted.jobs if wanted.counted.is_all else 0
-    return _started(site, visit, Operation(site, wanted.name, wanted.title, chosen, do, visit.visitor.name, of))
+    operation = Operation(site, wanted.name, wanted.title, chosen, do, visit.visitor.name, of)
+    return _started(site, visit, operation, {"operation": operation.id, "what": wanted.title, **wanted.asked})
 
 
 def _what(site: Site, visit: Visit, name: str) -> Do:
@@ -158,18 +167,21 @@ def _priority(text: str) -> int:
     return names.priority(int(text))
 
 
-def _until_now(site: Site, search: Search) -> Search:
-    """What is added from now on is not meant: with a fast producer there would be no end."""
-    if search.end:
-        return search
-    last = site.store.find(Filter(search.wanted.queue, newest=True, limit=1), brief=True)
-    return search._replace(end=last[0].id if last else search.exhausted)
+def _until_now(store: Store, searches: Sequence[Search], known: Mapping[int, int]) -> list[Search]:
+    """What is added from now on is not meant: with a fast producer there would be no end. `known`: the last jobs of the
+    queues when somebody was asked; queues that are not in it had none."""
+    found = []
+    for search in searches:
+        queue = search.wanted.queue
+        rows = [] if known else store.find(Filter(queue, newest=True, limit=1), brief=True)
+        if last := known.get(queue) or (rows[0].id if rows else 0):
+            found.append(search._replace(end=min(search.end or last, last)))
+    return found
 
 
-def _started(site: Site, visit: Visit, operation: Operation) -> Reply:
+def _started(site: Site, visit: Visit, operation: Operation, details: Mapping[str, object] | None = None) -> Reply:
     site.operations.start(operation)
-    said = {name: values[-1] for name, values in visit.form.items() if name not in ("csrf", "job") and values[-1]}
-    return redirect(visit.link(f"/bulk/{operation.id}"), {**said, "selected": len(visit.form.get("job", ()))})
+    return redirect(visit.link(f"/bulk/{operation.id}"), details)
 
 
 def progress(site: Site, visit: Visit) -> Reply:
@@ -194,9 +206,9 @@ def stop(site: Site, visit: Visit) -> Reply:
 def follow(site: Site, visit: Visit) -> Reply:
     """Undo it, as far as that can be done."""
     operation = site.operations.get(visit.params["id"])
-    if operation.name not in _FOLLOWING or not operation.is_over or not operation.was:
+    was = operation.taken() if operation.name in _FOLLOWING and operation.is_over else []
+    if not was:
         raise Conflict("there is nothing in this operation that could be undone")
-    was = operation.was
     do = {
         "run": putting_back(was, priorities=False),
         "change": putting_back(was),
@@ -205,9 +217,12 @@ def follow(site: Site, visit: Visit) -> Reply:
     }[operation.name]
     title = _FOLLOWING[operation.name][1].format(_jobs(len(was)))
     chosen = Chosen([one.id for one in was])
-    reply = _started(site, visit, Operation(site, "undo", title, chosen, do, visit.visitor.name, len(was)))
-    operation.was = []  # once only
-    return reply
+    try:
+        undo = Operation(site, "undo", title, chosen, do, visit.visitor.name, len(was))
+        return _started(site, visit, undo, {"operation": undo.id, "what": title})
+    except HipqError:
+        operation.was = was
+        raise
 
 
 ROUTES: Final = (

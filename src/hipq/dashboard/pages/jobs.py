@@ -45,7 +45,7 @@ def page(site: Site, visit: Visit) -> Reply:
         return redirect(visit.linked())  # without the fields of the form that were left empty
     asked, oldest = job_filter.asked_in(visit.asked), visit.asked("order") == "oldest"
     searches = job_filter.searches(site, asked, oldest=oldest)
-    after = _places(visit.asked("after"))
+    after = job_filter.places(visit.asked("after"))
     found = page_of(site.store, searches, after, LIMIT)
     names = {queue.number: name for name, queue in site.queues.items()}
     lines = [_line(site, row, names) for row in found.rows]
@@ -78,7 +78,8 @@ def page(site: Site, visit: Visit) -> Reply:
 
 
 def _line(site: Site, row: Brief, names: Mapping[int, str]) -> Line:
-    error = "" if row.error == NONE else site.shown(Fault.load(row.error).told).strip().partition("\n")[0][:_ERROR]
+    told = "" if row.error == NONE else str(site.shown(Fault.load(row.error).told))
+    error = told.strip().partition("\n")[0][:_ERROR]
     took = (row.update_time - max(row.create_time, row.scheduled_run_time)) / SECOND if row.state == FINAL else None
     return Line(row, names.get(queue_of(row.id), ""), error, None if took is None else max(took, 0.0))
 
@@ -87,12 +88,6 @@ def _filled(lines: list[Line], several: bool) -> frozenset[str]:
     """Columns that most lists do without."""
     filled = {"queue": several, "tenant": any(one.row.tenant for one in lines), "lane": any(x.row.lane for x in lines)}
     return frozenset(name for name, is_filled in filled.items() if is_filled)
-
-
-def _places(text: str) -> dict[int, int]:
-    """Where a page begins in each queue: ids with commas between, since an id says its queue."""
-    ids = [job_filter.whole_id(part) for part in text.split(",")] if text else []
-    return {queue_of(one): one for one in ids}
 
 
 def _found(site: Site, visit: Visit, wanted: str) -> str:

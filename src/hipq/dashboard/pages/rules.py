@@ -177,7 +177,7 @@ def _ruled(site: Site, name: str, queue: Queue) -> Ruled:
     lanes = sorted(_lanes(limits), key=lambda lane: (-lane.used / (lane.most or math.inf), -lane.used, lane.name))
     return Ruled(
         name, limits.rules, float(number(sum(limits.held.values()))), lanes[:LANES], max(len(lanes) - LANES, 0),
-        [one.id for one in limits.holders[:5]], limits.note if limits.rules.throttled else "",
+        [one.id for one in limits.holders[:5]], site.shown(limits.note) if limits.rules.throttled else "",
         queue.app.cron.list(queue.name),
     )  # fmt: skip
 
