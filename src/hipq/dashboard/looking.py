@@ -19,7 +19,7 @@ WINDOW: Final = 2_500
 """Jobs of each table that are looked at in one step."""
 FEW: Final = 5_000
 """Jobs that are all looked at to be sorted, if an index has them in another order;"""
-FEW_IDS: Final = 30_000
+FEW_IDS: Final = 10_000
 """and if nothing of them but their ids is looked at."""
 SECONDS: Final = 0.05
 """Time to look for a page, but for its first step."""
@@ -85,19 +85,19 @@ def planned(store: Store, search: Search) -> Search:
     search = search._replace(few=not wanted.is_walked and _are_few(store, wanted))
     if search.end or not (wanted.since or wanted.before is not None):
         return search
-    low = _sequence_at(store, queue, wanted.since) - _SLACK if wanted.since else 0
-    high = _LAST if wanted.before is None else _sequence_at(store, queue, wanted.before) + _SLACK
+    ends = [one for newest in (False, True) for one in store.find(Filter(queue, newest=newest, limit=1), brief=True)]
+    low = _sequence_at(store, queue, ends, wanted.since) - _SLACK if wanted.since else 0
+    high = _LAST if wanted.before is None else _sequence_at(store, queue, ends, wanted.before) + _SLACK
     places = numbered(max(low, 0), queue), numbered(min(high, _LAST), queue)
     begin, end = reversed(places) if wanted.newest else places
     return search._replace(begin=begin, end=end)
 
 
-def _sequence_at(store: Store, queue: int, moment: int) -> int:
-    """Near the job that was added first at this moment or later: ids grow with time."""
-    found = [store.find(Filter(queue, newest=newest, limit=1), brief=True) for newest in (False, True)]
-    if not all(found):
+def _sequence_at(store: Store, queue: int, ends: Sequence[Brief], moment: int) -> int:
+    """Near the job that was added first at this moment or later: ids grow with time. `ends`: the first and the last."""
+    if len(ends) < 2:
         return 0
-    (oldest,), (newest,) = found
+    oldest, newest = ends
     low, high = sequence_of(oldest.id), sequence_of(newest.id)
     begin, end = oldest.create_time, newest.create_time
     if moment <= begin or moment > end:
@@ -181,10 +181,17 @@ def _are_few(store: Store, wanted: Filter) -> bool:
 
 
 def page(
-    store: Store, searches: Sequence[Search], after: Mapping[int, int], limit: int, seconds: float = SECONDS
+    store: Store,
+    searches: Sequence[Search],
+    after: Mapping[int, int],
+    limit: int,
+    seconds: float = SECONDS,
+    *,
+    began: float | None = None,
 ) -> Page:
-    """Jobs of several queues, merged by the time at which they were added."""
-    stop, most = time.monotonic() + seconds, limit + 1
+    """Jobs of several queues, merged by the time at which they were added. `began`: when its time began, if it was some
+    time ago."""
+    stop, most = (time.monotonic() if began is None else began) + seconds, limit + 1
     looks = [look(store, search, after.get(search.wanted.queue, 0), most, 0.0) for search in searches]
     while time.monotonic() <= stop and any(one.looked for one in looks):  # one step in each queue, while there is time
         pairs = zip(searches, looks, strict=True)

@@ -35,7 +35,7 @@ PAGE: Final = 50
 QUEUES: Final = 50
 """The most queues that are looked at when none is named: those with the lowest numbers."""
 COUNTED: Final = 1000
-"""Where counting answers of one state and queue stops."""
+"""Where counting stops: answers of a state, and jobs of a queue that wait."""
 SHOWN: Final = (BUFFERED, LATE, CONFLICT, UNREADABLE, NEW, DUPLICATE)
 _SAID: Final = {
     "replayed": "It was delivered anew, and is {number} now: {outcome}.",
@@ -191,7 +191,7 @@ def _counts(site: Site, queues: dict[str, Queue]) -> dict[str, int]:
 def _outstanding(site: Site, queues: dict[str, Queue]) -> list[Outstanding]:
     found = []
     for name, queue in queues.items():
-        counts = site.store.counts(queue.number, 10_000, LATEST, LATEST)
+        counts = site.store.counts(queue.number, COUNTED, LATEST, LATEST)
         targets = [(one.name, one.spec.fn.target) for one in queue.job_types if isinstance(one.spec.fn, Request)]
         if counts.waiting or targets:
             found.append(Outstanding(name, counts.waiting, counts.next_timeout, targets))

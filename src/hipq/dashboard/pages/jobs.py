@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,10 +44,11 @@ def page(site: Site, visit: Visit) -> Reply:
         return redirect(_found(site, visit, wanted))
     if any(not values[-1] for values in visit.query.values()):
         return redirect(visit.linked())  # without the fields of the form that were left empty
+    began = time.monotonic()
     asked, oldest = job_filter.asked_in(visit.asked), visit.asked("order") == "oldest"
     searches = job_filter.searches(site, asked, oldest=oldest)
     after = job_filter.places(visit.asked("after"))
-    found = page_of(site.store, searches, after, LIMIT)
+    found = page_of(site.store, searches, after, LIMIT, began=began)
     names = {queue.number: name for name, queue in site.queues.items()}
     lines = [_line(site, row, names) for row in found.rows]
     is_counted = bool(found.looked) or not (after or found.after)
