@@ -315,7 +315,7 @@ def test_a_stop_leaves_in_the_journal_what_is_there(part: Part) -> None:
 
 def test_a_full_journal_refuses_and_what_was_accepted_is_kept(url: str, tmp_path: Path) -> None:
     with opened(url, tmp_path) as part:
-        part.journal._most_bytes = 2_000
+        part.journal.most_bytes = 2_000
         ids: list[int] = []
         while part.journal.waiting_bytes < 1_700:
             ids += part.add(b"x" * 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hipq import Hipq
 from hipq.dashboard.application import Dashboard
 from hipq.dashboard.gate import gate_of
+from hipq.dashboard.more import More
 from hipq.dashboard.recording import KEPT
 from hipq.dashboard.site import OPEN, ROUTES, Site
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit
@@ -24,13 +26,25 @@ from tests.engine.conftest import app, clock, make_app, url
 __all__ = ["app", "clock", "make_app", "url"]
 
 ROLES = {"": Role.NOBODY, "vera": Role.VIEW, "otto": Role.OPERATE, "ada": Role.ADMIN}
-BY_NAME = {f"{route.method} {route.pattern}": route for route in ROUTES}
+
+
+def fine(_site: Site, _visit: Visit) -> Reply:
+    return Reply(200, b"")
+
+
+MORE = More(
+    (PageRoute("GET", "/more", Role.VIEW, fine), PageRoute("POST", "/more/{name}", Role.OPERATE, fine),
+     PageRoute("GET", "/more/{name}/all", Role.ADMIN, fine), PageRoute("POST", "/more/{name}/all", Role.ADMIN, fine)),
+    (("/more", "More", Role.VIEW), ("/more/x/all", "Everything", Role.ADMIN)),
+)  # fmt: skip
+"""What the host of a dashboard adds goes through the same doors."""
+BY_NAME = {f"{route.method} {route.pattern}": route for route in (*ROUTES, *MORE.routes)}
 
 
 def served(app: Hipq, *, read_only: bool = False) -> tuple[Dashboard, list[str]]:
     """A dashboard that notes which of its routes are asked."""
     asked: list[str] = []
-    site = Site([app], read_only=read_only, gate=gate_of(TOKENS))
+    site = Site([app], read_only=read_only, gate=gate_of(TOKENS), more=MORE)
 
     def noting(route: PageRoute) -> PageRoute:
         def reply(site: Site, visit: Visit) -> Reply:
@@ -93,6 +107,18 @@ def test_the_list_of_what_is_open_is_short() -> None:
     assert sorted(OPEN) == ["/health", "/login", "/logout"]
 
 
+def test_what_a_host_adds_is_in_the_navigation_and_never_open(app: Hipq) -> None:
+    def named(name: str) -> list[str]:
+        page = visitor(served(app)[0], name).get("/jobs").text
+        return re.findall(r">(\w+)</a>", page.partition("</nav>")[0].partition("<nav")[2])
+
+    assert named("vera") == ["Overview", "Jobs", "Answers", "Rules", "More"]
+    assert named("ada") == ["Overview", "Jobs", "Answers", "Rules", "More", "Everything", "Audit"]
+    careless = More((PageRoute("GET", "/careless", Role.NOBODY, fine),))
+    dashboard = Dashboard(Site([app], gate=gate_of(TOKENS), more=careless))
+    assert visitor(dashboard, "").get("/careless").status == 303
+
+
 def test_the_audit_log_is_for_admins() -> None:
     assert BY_NAME["GET /audit"].role is Role.ADMIN
 
@@ -103,7 +129,7 @@ def test_looking_changes_nothing(tmp_path: Any, wanted: str) -> None:
     app = Hipq("shop", database.url)
     app.migrate()
     job_id = int(app.queue("orders").enqueue("charge", key="k"))
-    dashboard = Dashboard(Site([app], gate=gate_of(TOKENS)))
+    dashboard = Dashboard(Site([app], gate=gate_of(TOKENS), more=MORE))
     browser = visitor(dashboard, "ada")
     conn = database.connect()
     before = conn.execute("PRAGMA data_version").fetchone()

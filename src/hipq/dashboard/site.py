@@ -14,6 +14,7 @@ from hipq.dashboard.bulk import Operations
 from hipq.dashboard.gate import Gate
 from hipq.dashboard.headers import secured
 from hipq.dashboard.masks import masked
+from hipq.dashboard.more import More
 from hipq.dashboard.pages import answers, audit, bulk, door, job, jobs, overview, rules
 from hipq.dashboard.pages import queue as queue_page
 from hipq.dashboard.recording import action_of, record
@@ -53,10 +54,11 @@ class Site:
 
     def __init__(
         self, apps: Sequence[Hipq], *, mask: Collection[str] = (), read_only: bool = False, gate: Gate | None = None,
-        polls: bool = False,
+        polls: bool = False, more: More | None = None,
     ) -> None:  # fmt: skip
         """`mask`: names of fields whose values nobody sees, wherever they are in a payload, a result or an answer.
-        `gate`: who may come in; without one, nobody. `polls`: pages ask again, since their server has no streams."""
+        `gate`: who may come in; without one, nobody. `polls`: pages ask again, since their server has no streams.
+        `more`: pages that only its host knows."""
         self.apps = list(apps)
         if isinstance(mask, str) or not all(isinstance(name, str) and name for name in mask):
             raise Invalid(f'mask= is a list of names of fields, like ["card"], not {shown(mask)}')
@@ -66,7 +68,8 @@ class Site:
         self.gate = gate or Gate()
         self.board = Board(self)
         self.operations = Operations()
-        self._patterns = [(route, _compiled(route.pattern)) for route in ROUTES]
+        self._more = more or More()
+        self._patterns = [(route, _compiled(route.pattern)) for route in (*ROUTES, *self._more.routes)]
 
     @property
     def store(self) -> Store:
@@ -83,7 +86,8 @@ class Site:
 
     def pages(self, visit: Visit) -> list[tuple[str, str]]:
         """The pages that the navigation names for this visitor: paths and names."""
-        return [(path, name) for path, name, role in _PAGES if visit.visitor.role >= role]
+        named = (*_PAGES[:-1], *self._more.pages, _PAGES[-1])
+        return [(path, name) for path, name, role in named if visit.visitor.role >= role]
 
     # -- queues -----------------------------------------------------------------------------------------------------
     def name(self, queue: Queue) -> str:
@@ -183,11 +187,12 @@ class Site:
     @cached_property
     def _templates(self) -> Environment:
         try:
-            from jinja2 import Environment, PackageLoader, StrictUndefined
+            from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
         except ModuleNotFoundError:
             raise Invalid("the dashboard needs Jinja2: pip install 'hipq[dashboard]'") from None
+        packages = filter(None, ("hipq.dashboard", self._more.package))
         templates = Environment(
-            loader=PackageLoader("hipq.dashboard"),
+            loader=ChoiceLoader([PackageLoader(package) for package in packages]),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,

@@ -40,7 +40,8 @@ class Journal(JournalReader):
     ) -> None:
         """Open or create the folder, take its lock, and recover its contents. `clock` times reservations."""
         whole(segment_bytes, "segment_bytes", 1, _LARGEST)
-        self._most_bytes = whole(most_bytes, "most_bytes", 1, _LARGEST)
+        self.most_bytes = whole(most_bytes, "most_bytes", 1, _LARGEST)
+        """Bytes that may wait for the store."""
         self._folder = Folder(folder, make=True)
         try:
             self._folder.lock()
@@ -64,10 +65,10 @@ class Journal(JournalReader):
         is on disk, else with the error. Without `wake` nothing is written before `write_here`."""
         self._check_process()
         size = check(batch)
-        if size > self._most_bytes:
-            raise Invalid(f"a batch of {size:,} bytes is more than this journal may hold, {self._most_bytes:,}")
+        if size > self.most_bytes:
+            raise Invalid(f"a batch of {size:,} bytes is more than this journal may hold, {self.most_bytes:,}")
         waiting = self.waiting_bytes + self._appender.gathered_bytes
-        if waiting + size > self._most_bytes:
+        if waiting + size > self.most_bytes:
             raise JournalBehind(f"{waiting:,} bytes wait to be taken into the store already; try again later")
         self._appender.put(batch, done, size, wake=wake)
 
@@ -90,6 +91,11 @@ class Journal(JournalReader):
         self._appender.put(None, done or _resolving(future))
         if done is None:
             future.result()
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return self._folder.path
 
     @property
     def broken(self) -> JournalBroken | None:

@@ -95,6 +95,12 @@ class JournalReader:
         with self._news:
             return self._last
 
+    @property
+    def taken(self) -> Position | None:
+        """The position before which the store has everything; None: it was not asked yet."""
+        with self._news:
+            return self._read
+
     def is_taken(self, position: Position) -> bool:
         """Whether the store has everything before this position."""
         with self._news:

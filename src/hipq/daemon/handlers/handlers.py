@@ -173,6 +173,11 @@ class Handlers:
         newest = [_loaded(found[name])[0] for name in sorted(found)]
         return [one for one in newest if not one.deleted]
 
+    def sizes(self) -> dict[str, Sizes]:
+        """By tenant, the types that have a handler, or versions of one that was deleted, and the bytes of all versions.
+        It reads no handler, and one note for each tenant."""
+        return {tenant: _sizes.decode(text) for tenant, text in self._store.notes(SIZES).items() if text}
+
     def _look(self, now: float) -> None:
         """Whether anything was changed anywhere. One thread asks, others go on with what is known."""
         if not self._lock.acquire(blocking=not self._stamp):

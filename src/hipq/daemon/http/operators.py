@@ -9,6 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from hipq.daemon.dashboard.pages import pages_of
 from hipq.dashboard.application import Dashboard
 from hipq.dashboard.gate import Gate
 from hipq.dashboard.site import Site
@@ -44,7 +45,8 @@ class OperatorsDashboard(Dashboard):
     def __init__(self, api: Api, door: Authenticator, *, tokens: bool) -> None:
         self._api, self._door = api, door
         gate = Gate(AdminTokens(api.service.tenants)) if tokens else Gate(is_hosted=True)
-        super().__init__(Site([api.service.app], gate=gate), None if tokens else self._anybody)
+        site = Site([api.service.app], gate=gate, more=pages_of(api.service))
+        super().__init__(site, None if tokens else self._anybody)
 
     async def admitted(self, visit: Visit, scope: Any) -> Visit:
         if authorization := visit.headers.get("authorization", ""):

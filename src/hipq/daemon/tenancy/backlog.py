@@ -107,10 +107,14 @@ class Backlog:
     def _there(self, tenant: str, which: int) -> int:
         return sum(one.get(tenant, (0, 0))[which] for one in (self._counted, self._since, self._entering))
 
+    def known(self, tenant: str) -> tuple[int, int]:
+        """Jobs and bytes a tenant has, as far as is known."""
+        with self._lock:
+            return self._there(tenant, 0), self._there(tenant, 1)
+
     def size(self, tenant: str) -> int:
         """Bytes a tenant has, as far as is known."""
-        with self._lock:
-            return self._there(tenant, 1)
+        return self.known(tenant)[1]
 
     def kept(self, tenant: str, jobs: int, size: int) -> None:
         """These jobs, which entered, are in the journal or in the store: the next count finds them."""

@@ -1,0 +1,1 @@
+"""What the dashboard shows of a daemon, beside its queues and jobs: tenants, handlers, the journal."""
