@@ -13,6 +13,7 @@ from hipq import Failed, Hipq, Job, Wait, backoff, limit, per_lane, rate, share,
 from hipq.answers.reports import Report, write_report
 from hipq.job.progress import Report as Progress
 from hipq.job.when import SECOND
+from hipq.limits.rules import AnyLimit
 from hipq.stores.claims import Claim
 from hipq.stores.values import CRONS
 from hipq.testing.clock import HandClock
@@ -35,11 +36,8 @@ class BusyShop:
 
     def _declare(self) -> None:
         app, clock = self.app, self.clock
-        orders = app.queue(
-            "orders",
-            limits=[limit(100), share({"east": 40, "north": 30, "west": 30}), rate(5000, per=1)],
-            lane_by=lambda job: job.data.get("region", "east"),
-        )
+        limits: list[AnyLimit] = [limit(100), share({"east": 40, "north": 30, "west": 30}), rate(5000, per=1)]
+        orders = app.queue("orders", limits=limits, lane_by=lambda job: job.data.get("region", "east"))
         mails = app.queue("mails", limits=[per_lane(5)])
         reports = app.queue("reports")
 
