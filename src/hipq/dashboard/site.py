@@ -85,6 +85,10 @@ class Site:
         """The pages that the navigation names for this visitor: paths and names."""
         return [(path, name) for path, name, role in _PAGES if visit.visitor.role >= role]
 
+    def lets(self, visit: Visit, role: str) -> bool:
+        """Whether the visitor may change here what takes this role."""
+        return visit.may(role) and not self.read_only
+
     # -- queues -----------------------------------------------------------------------------------------------------
     def name(self, queue: Queue) -> str:
         """What a queue is called here: with its instance's name in front, if there are several instances."""
