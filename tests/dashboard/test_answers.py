@@ -68,6 +68,9 @@ def test_it_lists_the_answers_that_no_job_has_used_the_newest_first(site: Site) 
     assert _listed(site, "/answers?queue=mails") == [("<b>bold</b>", early)]
     assert _listed(site, "/answers?key=order-2&type=charge&state=buffered") == [("order-2", early)]
     assert _listed(site, "/answers?state=late") == []
+    (job,) = orders(site.apps[0]).app.jobs("orders")
+    used = _listed(site, f"/answers?job={job.id}")
+    assert [key for key, _ in used] == ["order-1", "order-1"], "those that it has used, too"
     figures = see(site, "/answers").one(id="counts").all("a")
     assert [one.text for one in figures[:3]] == ["2 early, or of no job", "0 late", "1 contradicting"]
 

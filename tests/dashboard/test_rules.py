@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hipq import Hipq, Job, Queue, Wait, limit, per_lane, share, window
@@ -133,6 +134,28 @@ def test_queues_lanes_and_types_are_paused_and_go_on(site: Site) -> None:
         fields = {one.attributes["name"]: one.attributes["value"] for one in form.all("input")}
         do(site, form.attributes["action"], fields)
     assert store.rules(number).plain
+    do(site, "/rules/mails/pause", {"to": "paused"})
+    for unclear in ({}, {"to": "pause"}):
+        assert go(site, "/rules/mails/pause", form=unclear).status == 400
+    assert store.rules(number).paused
+
+
+def test_the_audit_log_says_what_the_rules_were_changed_to(site: Site) -> None:
+    do(site, "/rules/orders/limit", {"most": "9", "rates": "50/1"}, Role.ADMIN)
+    do(site, "/rules/mails/pause", {"to": "paused", "type": "send"})
+    assert [msgspec.json.decode(entry.details) for entry in site.store.audit_log(0, 10)] == [
+        {"to": "paused", "type": "send"},
+        {"most": "9", "rates": "50/1"},
+    ]
+
+
+@pytest.mark.parametrize("most", ["1", "0.5", "1000", "1234567", "2.125"])
+def test_the_form_begins_with_the_limit_that_there_is(site: Site, most: str) -> None:
+    do(site, "/rules/mails/limit", {"most": most}, Role.ADMIN)
+    (_, form) = see(site, "/rules").all("form", method="get")
+    field = form.all("input")[0]
+    assert field.attributes["value"] == most
+    assert see(site, f"/rules/mails/try?most={field.attributes['value']}").all("form", method="post")
 
 
 def test_schedules_are_seen_paused_run_and_changed(site: Site) -> None:
@@ -145,6 +168,10 @@ def test_schedules_are_seen_paused_run_and_changed(site: Site) -> None:
     assert site.apps[0].job(int(job.rpartition("/")[2])).type == "report"
     do(site, "/rules/mails/cron/change", {"name": "report", "to": "changed", "expression": "0 7 * * *"}, Role.ADMIN)
     assert "0 7 * * *" in see(site, "/rules").one(id="crons-2").text
+    in_berlin = {"name": "report", "to": "changed", "expression": "0 7 * * *", "tz": "Europe/Berlin"}
+    do(site, "/rules/mails/cron/change", in_berlin, Role.ADMIN)
+    do(site, "/rules/mails/cron/change", {**in_berlin, "expression": "0 8 * * *", "tz": ""}, Role.ADMIN)
+    assert "0 8 * * * Europe/Berlin" in see(site, "/rules").one(id="crons-2").text
     do(site, "/rules/mails/cron/change", {"name": "report", "to": "reset"}, Role.ADMIN)
     assert "0 6 * * *" in see(site, "/rules").one(id="crons-2").text
     bad = {"name": "report", "to": "changed", "expression": "every day"}
@@ -156,6 +183,15 @@ def test_who_may_not_change_limits_sees_no_way_to(site: Site) -> None:
     assert not see(site, "/rules", Role.VIEW).all("form")
     assert go(site, "/rules/orders/limit", Role.OPERATE, {"most": "9"}).status == 403
     assert go(site, "/rules/mails/pause", Role.VIEW, {"to": "paused"}).status == 403
+
+
+def test_a_dashboard_that_is_read_only_shows_no_way_to_change_rules_and_answers(site: Site) -> None:
+    read_only = Site(site.apps, read_only=True)
+    site.apps[0].answer("mails", "send", "early", "hello")
+    for path in ("/rules", "/rules/orders/try?most=2", "/answers/1"):
+        assert see(site, path).all("form", method="post")
+        assert not see(read_only, path).all("form", method="post")
+    assert not see(read_only, "/answers").all("button", class_="grave")
 
 
 def test_the_picture_has_windows_and_ticks_where_they_are() -> None:

@@ -89,6 +89,10 @@ class Site:
         named = (*_PAGES[:-1], *self._more.pages, _PAGES[-1])
         return [(path, name) for path, name, role in named if visit.visitor.role >= role]
 
+    def lets(self, visit: Visit, role: str) -> bool:
+        """Whether the visitor may change here what takes this role."""
+        return visit.may(role) and not self.read_only
+
     # -- queues -----------------------------------------------------------------------------------------------------
     def name(self, queue: Queue) -> str:
         """What a queue is called here: with its instance's name in front, if there are several instances."""

@@ -64,10 +64,11 @@ def page(site: Site, visit: Visit) -> Reply:
     state = _state(visit)
     queues = _queues(site, visit)
     wanted = AnswerFilter(
-        job_type=_checked(visit, "type"), job_key=_checked(visit, "key"), newest=True, after=_number(visit, "before"),
-        limit=PAGE + 1,
+        job_type=_checked(visit, "type"), job_key=_checked(visit, "key"), job=_number(visit, "job"), newest=True,
+        after=_number(visit, "before"), limit=PAGE + 1,
     )  # fmt: skip
-    found = _found(site, queues, wanted, [state] if state else list(SHOWN))
+    states = list(STATES) if wanted.job else list(SHOWN)  # of one job, those that it has used, too
+    found = _found(site, queues, wanted, [state] if state else states)
     return site.render(
         "answers.html", visit, now=site.store.now(), state=state, found=found[:PAGE], counted=COUNTED,
         before=found[PAGE - 1].answer.id if len(found) > PAGE else 0, counts=_counts(site, queues), states=SHOWN,
@@ -110,15 +111,16 @@ def drop(site: Site, visit: Visit) -> Reply:
 
 def drop_some(site: Site, visit: Visit) -> Reply:
     """Those that are checked in the list."""
-    kept_back, numbers = 0, visit.form.get("answer", ())[:PAGE]
-    for number in numbers:
+    kept_back, dropped = 0, list[int]()
+    for number in visit.form.get("answer", ())[:PAGE]:
         _, queue, kept = _answer(site, visit._replace(params={"number": number}))
         try:
             queue.app.answers.drop(kept.id)
+            dropped.append(kept.id)
         except Conflict:
             kept_back += 1
     where = visit.link("/answers", state=visit.sent("state"), queue=visit.sent("queue"), kept=kept_back or "")
-    return redirect(where, {"answers": list(numbers), "left": kept_back})
+    return redirect(where, {"answers": dropped})
 
 
 # -- what a visit asks for --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hipq.cron import CronSchedule
 from hipq.dashboard.day import STEP, Day, day_of
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, redirect
 from hipq.errors import Invalid
+from hipq.job import names
 from hipq.job.units import counted, number
 from hipq.job.windows import ALWAYS
 from hipq.limits.rules import AnyLimit, Rules
@@ -31,6 +32,8 @@ _DONE: Final = {
     "cron": "The schedule is changed.",
     "removed": "The schedule is removed.",
 }
+
+_RECORDED: Final = ("to", "name", "lane", "type", "most", "shares", "rates", "expression", "tz")
 
 
 class Lane(NamedTuple):
@@ -93,20 +96,16 @@ def try_limit(site: Site, visit: Visit) -> Reply:
 # -- changing ---------------------------------------------------------------------------------------------------------
 def set_limit(site: Site, visit: Visit) -> Reply:
     queue = site.queue(visit.params["queue"])
-    wanted = _limits(visit)
-    queue.app.rules.set_limit(queue.name, wanted)
-    said = {"limits": [str(one) for one in wanted] if isinstance(wanted, list) else wanted or "the code's"}
-    return redirect(visit.link("/rules", done="limited"), said)
+    queue.app.rules.set_limit(queue.name, _limits(visit))
+    return _done(visit, "limited")
 
 
 def pause(site: Site, visit: Visit) -> Reply:
     queue = site.queue(visit.params["queue"])
-    wanted = visit.sent("to") == "paused"
+    wanted = names.one_of(visit.sent("to"), "state", ("paused", "resumed")) == "paused"
     lane = visit.sent("lane") if "lane" in visit.form else None
     queue.app.rules.set_paused(queue.name, lane, visit.sent("type") or None, wanted)
-    part = {name: visit.sent(name) for name in ("lane", "type") if name in visit.form}
-    done = "paused" if wanted else "resumed"
-    return redirect(visit.link("/rules", done=done), {"to": done, **part})
+    return _done(visit, "paused" if wanted else "resumed")
 
 
 def cron(site: Site, visit: Visit) -> Reply:
@@ -118,11 +117,10 @@ def cron(site: Site, visit: Visit) -> Reply:
         case "resumed":
             queue.app.cron.resume(queue.name, name)
         case "now":
-            job = int(queue.app.cron.run_now(queue.name, name))
-            return redirect(visit.link(f"/jobs/{job}"), {"schedule": name, "job": job})
+            return redirect(visit.link(f"/jobs/{int(queue.app.cron.run_now(queue.name, name))}"), _asked(visit))
         case _:
             raise Refused(400, "a schedule is paused, resumed or run now")
-    return redirect(visit.link("/rules", done="cron"), {"schedule": name, "to": visit.sent("to")})
+    return _done(visit, "cron")
 
 
 def change_cron(site: Site, visit: Visit) -> Reply:
@@ -130,16 +128,26 @@ def change_cron(site: Site, visit: Visit) -> Reply:
     queue, name = site.queue(visit.params["queue"]), visit.sent("name")
     match visit.sent("to"):
         case "changed":
-            queue.app.cron.change(queue.name, name, expression=visit.sent("expression"), tz=visit.sent("tz") or "UTC")
+            queue.app.cron.change(
+                queue.name, name, expression=visit.sent("expression"), tz=visit.sent("tz").strip() or None
+            )
         case "reset":
             queue.app.cron.reset(queue.name, name)
         case "removed":
             queue.app.cron.remove(queue.name, name)
-            return redirect(visit.link("/rules", done="removed"), {"schedule": name, "to": "removed"})
+            return _done(visit, "removed")
         case _:
             raise Refused(400, "a schedule is changed, reset or removed")
-    said = {"schedule": name, "to": visit.sent("to"), "expression": visit.sent("expression"), "tz": visit.sent("tz")}
-    return redirect(visit.link("/rules", done="cron"), {key: text for key, text in said.items() if text})
+    return _done(visit, "cron")
+
+
+def _done(visit: Visit, done: str) -> Reply:
+    return redirect(visit.link("/rules", done=done), _asked(visit))
+
+
+def _asked(visit: Visit) -> dict[str, object]:
+    """What the form said, for the audit log."""
+    return {name: values[-1] for name, values in visit.form.items() if name in _RECORDED and values}
 
 
 # -- what a visit asks for --------------------------------------------------------------------------------------------
