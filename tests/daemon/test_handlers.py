@@ -50,6 +50,19 @@ class Watched:
         return getattr(self._store, name)
 
 
+def test_the_sizes_of_all_handlers(handlers: Handlers, store: Store) -> None:
+    handlers.set("acme", "mail", lang="python", body="x" * 1000)
+    handlers.set("acme", "mail", lang="python", body="y")
+    handlers.set("acme", "web", lang="shell", body="true")
+    handlers.set("zeta", "old", lang="shell", body="true")
+    kept = store.notes("handler")
+    handlers.delete("acme", "web")
+    handlers.delete("zeta", "old", purge=True)
+    assert handlers.sizes() == {
+        "acme": {name: len(kept[f"acme-{name}"]) for name in ("mail", "web")}, "zeta": {},
+    }  # fmt: skip
+
+
 def test_set_handler_and_get_handler(handlers: Handlers) -> None:
     made = handlers.set("acme", "resize.v2", lang="node", body="return 1", eid="pictures", beforeEach="let x")
     assert handlers.get("acme", "resize.v2") == made

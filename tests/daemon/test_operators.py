@@ -55,6 +55,21 @@ def test_an_admin_logs_in_and_a_tenant_does_not(daemon: Daemon, tenant: Tenant) 
     assert daemon.call("GET", "/live?page=/", token=tenant.token).status == 401
 
 
+def test_it_has_the_pages_of_a_daemon(daemon: Daemon, tenant: Tenant) -> None:
+    tenant.handler("mail", "return 'sent to <everybody>'")
+    token = site().admin().token
+    paths = ("/tenants", f"/tenants/{tenant.name}", "/handlers", f"/handlers/{tenant.name}/mail", "/journal")
+    for path in paths:
+        assert daemon.call("GET", path, headers=HTML).status == 303
+        assert daemon.call("GET", path, token=tenant.token).status == 401
+        got = daemon.call("GET", path, token=token)
+        assert (got.status, got.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert re.findall(r"nav.*?</nav>", got.body.decode(), re.DOTALL)[0].count("<a ") == 8
+        assert daemon.call("POST", path, token=token).status == 405
+    assert "sent to &lt;everybody&gt;" in daemon.call("GET", paths[3], token=token).body.decode()
+    assert f'href="/tenants/{tenant.name}"' in daemon.call("GET", "/tenants?after=tenan", token=token).body.decode()
+
+
 def test_a_revoked_token_is_good_for_nothing(daemon: Daemon) -> None:
     token, secret = site().tenants.token("*")
 
