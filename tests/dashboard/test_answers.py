@@ -9,6 +9,7 @@ import pytest
 
 from hipq import Hipq, Queue, Wait
 from hipq.answers.reports import Report, write_report
+from hipq.dashboard.pages import answers
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role
 from hipq.testing.clock import HandClock
@@ -93,6 +94,16 @@ def test_requests_that_are_outstanding_say_where_they_went(site: Site) -> None:
     assert row[:2] == ["orders", "1"]
     assert "in 1d00h" in row[2]
     assert row[3] == "pay → POST https://bank.example"
+
+
+def test_counting_requests_that_are_outstanding_stops(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many queues there would be no end of it."""
+    monkeypatch.setattr(answers, "COUNTED", 2)
+    for number in range(3):
+        orders(site.apps[0]).enqueue("charge", key=f"order-{number}")
+    site.apps[0].run(until_empty=True)
+    (row,) = see(site, "/answers").one(id="outstanding").rows()
+    assert row[:2] == ["orders", "2+"]
 
 
 def test_listeners_say_how_far_they_are_behind(site: Site, app: Hipq) -> None:

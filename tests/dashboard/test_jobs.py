@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -10,7 +11,7 @@ import pytest
 from markupsafe import escape
 from msgspec.structs import replace
 
-from hipq.dashboard import looking
+from hipq.dashboard import job_filter, looking
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role
 from hipq.job.model import Change
@@ -114,6 +115,16 @@ def test_looking_in_small_steps_finds_the_same(full: Site, query: str, monkeypat
         monkeypatch.setattr(looking, limit, value)
     monkeypatch.setattr(looking.page, "__defaults__", (60.0,))
     assert keys(see(full, f"/jobs?{query}")) == FILTERS[query].split()
+
+
+def test_time_that_went_by_before_looking_is_looking_time(full: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find the ids of jobs that were added at a time takes some, in each queue."""
+    for limit, value in {"WINDOW": 1, "FEW": 0, "FEW_IDS": 0}.items():
+        monkeypatch.setattr(looking, limit, value)
+    searches = job_filter.searches(full, {"type": "refund", "queue": "orders"})
+    now = time.monotonic()
+    assert looking.page(full.store, searches, {}, 50, 60.0, began=now).looked == 0
+    assert looking.page(full.store, searches, {}, 50, 60.0, began=now - 120).looked == 1
 
 
 @pytest.mark.parametrize("query", ["type=refund", "error=bank.example", "payload=customer%3D17", "state=waiting"])

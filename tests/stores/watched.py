@@ -114,6 +114,15 @@ class WatchedSqlite:
         conn.close()
         return found
 
+    def rows_read(self, query: str, values: Any) -> bool:
+        """Whether it reads columns of a table's rows, beside those that are in the entries of an index."""
+        conn = sqlite3.connect(self._path)
+        tables = {row[0] for row in conn.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table'")}
+        steps = [row[1:4] for row in conn.execute(f"EXPLAIN {query}", values)]
+        conn.close()
+        opened = {cursor for name, cursor, root in steps if name == "OpenRead" and root in tables}
+        return any(name == "Column" and cursor in opened for name, cursor, _ in steps)
+
     def _plan(self, conn: sqlite3.Connection, query: str, values: Any) -> tuple[frozenset[str], frozenset[str]]:
         steps = [row[3] for row in conn.execute(f"EXPLAIN QUERY PLAN {query}", values)]
         indexes = {found[1] for step in steps if (found := re.search(r"USING (?:COVERING )?INDEX (\w+)", step))}

@@ -196,8 +196,8 @@ CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
 CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
 CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
 CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
--- What has gone wrong before, or is to run again: few, as a rule.
-CREATE INDEX {live}_retry ON {live} (code, id) WHERE error <> 'NONE' OR code <> 'NONE';
+-- What has gone wrong before, or is to run again: few, as a rule. The state: those are counted without their rows.
+CREATE INDEX {live}_retry ON {live} (code, id, state) WHERE error <> 'NONE' OR code <> 'NONE';
 -- What waits for other code than a handler; of a job to be judged by a registered retry strategy also that one's name.
 CREATE INDEX {live}_todo ON {live} (
   job_type, (coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')), id

@@ -1,0 +1,52 @@
+"""Jobs that are to be tried again are counted in an index: among ten million jobs their rows are all over the disk."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.contract.jobs import LATER, new
+from tests.servers import fresh_database
+from tests.stores.watched import Recorder, WatchedPostgres, WatchedSqlite
+
+JOBS = 400
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def watch(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[WatchedSqlite | WatchedPostgres]:
+    if request.param == "sqlite":
+        connect = sqlite3.connect
+        monkeypatch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **how, factory=Recorder))
+        yield WatchedSqlite(tmp_path / "jobs.db")
+    else:
+        with fresh_database() as url:
+            watch = WatchedPostgres(url, monkeypatch)
+            yield watch
+            watch.store.close()
+
+
+def test_no_row_is_read_to_count_what_is_to_be_tried_again(watch: WatchedSqlite | WatchedPostgres) -> None:
+    queue = watch.store.queue("shop", "plain", "shop_plain").number
+    watch.store.enqueue([new(queue, f"k-{n}", scheduled_run_time=LATER, job_data=_long(n)) for n in range(JOBS)])
+    watch.execute("UPDATE shop_plain SET state = 'retry', code = 'error', error = 'x'")
+    watch.execute("VACUUM")
+    seen = watch.during(lambda: watch.store.counts(queue, 2 * JOBS, 0, 0))
+    assert watch.store.counts(queue, 2 * JOBS, 0, 0).retry == JOBS
+    (counted,) = [one for one in seen if re.search(watch.pattern("depth_more", queue), one.text)]
+    if isinstance(watch, WatchedPostgres):
+        assert counted.work < JOBS // 10, "pages"
+    else:
+        values = {"most": JOBS, "failed_since": 0, "ended_since": 0}
+        assert not watch.rows_read(counted.text, values)
+
+
+def _long(number: int) -> str:
+    """A few of them fill a page."""
+    return f'"{"".join(sha256(f"{number} {n}".encode()).hexdigest() for n in range(20))}"'
