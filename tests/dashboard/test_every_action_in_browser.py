@@ -151,7 +151,7 @@ def turns_schedules(ada: Person) -> None:
     ada.unfold("Change a schedule", "#queue-3")
     ada.write("expression", "30 7 * * *", "#queue-3")
     ada.press("Change", "#queue-3")
-    assert schedule()[1:] == ("30 7 * * *", "UTC")
+    assert schedule()[1:] == ("30 7 * * *", "Europe/Rome")
     ada.press("Run now", "#queue-3 tbody")
     assert ada.app.jobs.row(int(ada.path.rpartition("/")[2])).job_type == "daily"
 
