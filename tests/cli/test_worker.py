@@ -134,11 +134,11 @@ def test_the_log_has_a_line_for_every_change_and_never_a_payload(shop: Hipq, wor
     assert running.ended() == 0
     assert "canary-4711" not in running.text()
     lines = running.log()
-    assert [line["event"] for line in lines if line.get("job") == ids[0]] == ["claimed", "ok"]
+    assert [line["event"] for line in lines if line.get("job_id") == ids[0]] == ["claimed", "ok"]
     (again,) = running.log("again")
     assert again["level"] == "ERROR"
     assert again["error"] == "ConnectionError: the bank does not answer"
-    assert (again["queue"], again["type"], again["failures"]) == ("orders", "flaky", 1)
+    assert (again["job_queue"], again["job_type"], again["failures"]) == ("orders", "flaky", 1)
     assert {"engine started", "engine stopped"} <= {line["event"] for line in lines}
 
 
@@ -168,7 +168,7 @@ def test_engine_started_says_what_it_serves_and_successes_are_logged_if_asked_fo
     assert (started["queues"], started["concurrency"]) == (["orders"], 3)
     assert {"orders.quick", "orders.charge"} <= set(started["types"])
     (ended,) = running.log("ok")
-    assert (ended["level"], ended["job"], ended["key"]) == ("INFO", done, "order-17")
+    assert (ended["level"], ended["job_id"], ended["job_key"]) == ("INFO", done, "order-17")
     assert 0 < ended["duration"] < 60
 
 
@@ -177,7 +177,7 @@ def test_a_failed_run_is_an_error_with_its_traceback(shop: Hipq, worker: Start) 
     running = worker("--until-empty", "--log-level", "error")
     assert running.ended() == 0
     (failed,) = running.log()
-    assert (failed["level"], failed["event"], failed["type"]) == ("ERROR", "again", "flaky")
+    assert (failed["level"], failed["event"], failed["job_type"]) == ("ERROR", "again", "flaky")
     assert 'raise ConnectionError("the bank does not answer")' in failed["traceback"]
     assert "canary" not in str(failed)
 

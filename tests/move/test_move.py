@@ -185,7 +185,7 @@ def test_a_program_that_was_there_before_goes_on_over_there(
         assert store.get(second) is not None
     with (
         closing(sqlite3.connect(path)) as conn,
-        pytest.raises(Invalid, match=r"conn must be a connection of psycopg 3"),
+        pytest.raises(Invalid, match="conn is open on SQLite, and this app is on PostgreSQL"),
     ):
         queue.enqueue("note", 3, conn=conn)
 

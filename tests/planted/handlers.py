@@ -92,7 +92,7 @@ HANDLER_BUGS = (
                 "        _ = job.data  # read now",
                 "        execution.run.job = job; _ = job.data  # read now",
             ),
-            ("executors/execution.py", '"children", "note",', '"children", "job", "note",'),
+            ("executors/execution.py", '"clock", "note",', '"clock", "job", "note",'),
         ),
         "tests/engine/test_retry_copy.py::test_changed_data_is_saved",
     ),
