@@ -321,7 +321,10 @@ def test_the_counters_of_very_many_queues_are_summed_up_beside_the_pages(
     monkeypatch.setattr("hipq.dashboard.board.PATIENCE", 0.0)
     app.queues[1].enqueue("send")
     app.run(until_empty=True)
+    may_read, read = threading.Event(), Seldom.read
+    monkeypatch.setattr(Seldom, "read", lambda seldom: read(seldom) if may_read.wait(10) else None)
     assert "are being summed up: look again in a moment" in see(site, "/").one(id="past").text
+    may_read.set()
     eventually(lambda: "In the last hour: 1 run began, 1 job ended." in see(site, "/").one(id="past").text)
 
 
