@@ -9,7 +9,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal
 # What needs no server and starts few processes.
 FAST = tests/job tests/contract/test_sqlite.py tests/engine tests/journal tests/requests
 
-.PHONY: help demo test test-fast test-long test-pythons coverage suite style types acceptance lint format docs proof-bugs bench bench-quick bench-growth bench-transports bench-daemon clean
+.PHONY: help demo test test-fast test-long test-pythons coverage suite style types acceptance lint format docs dist proof-bugs bench bench-quick bench-growth bench-transports bench-daemon bench-arena clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -25,7 +25,10 @@ help:
 	@echo "make bench-growth  what becomes of it as things grow: docs/growth.md"
 	@echo "make bench-transports  answers from each kind of stream: docs/transports-bench.md"
 	@echo "make bench-daemon  jobs over HTTP and in contexts: docs/daemon-bench.md"
-	@echo "make lint format docs proof-bugs clean"
+	@echo "make docs        the documentation site, in .site/html"
+	@echo "make bench-arena  hipq beside other queues while things go wrong: a section of docs/benchmarks.md"
+	@echo "make dist        the sdist and the wheel of HEAD, built twice with the same bytes"
+	@echo "make lint format proof-bugs clean"
 
 demo: .venv/installed
 	@$(BIN)/hipq demo
@@ -38,7 +41,7 @@ suite: .venv/installed-dev
 	$(PYTEST) -m "not long"
 
 test-fast: .venv/installed-dev
-	$(PYTEST) -m "not long" -k "not postgres and not crash and not locked and not blocked" $(FAST)
+	$(PYTEST) -m "not long" -k "not postgres and not mariadb and not crash and not locked and not blocked" $(FAST)
 
 # Also of processes that tests start, unless they are killed.
 coverage: .venv/installed-dev
@@ -74,8 +77,21 @@ format: .venv/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/installed
+# The TypeScript client's routes, from those of the daemon.
+.PHONY: client
+client: .venv/installed-dev
+	$(BIN)/python -m clients.typescript.generate
+
+# The documentation site, in .site/html: it loads nothing from other hosts, and needs no server but for its search.
+docs: .venv/installed-docs
 	$(BIN)/python -c "from hipq.job.states import document; print(document(), end='')" > docs/states.md
+	$(BIN)/python -m website .site/pages
+	$(BIN)/zensical build --clean --strict
+	$(BIN)/python -m website.check .site/html
+	@echo "read it: $(BIN)/python -m http.server -d .site/html"
+
+dist: .venv/installed-dev
+	.ci/dist
 
 proof-bugs: .venv/installed-dev
 	$(BIN)/python -m tests.planted
@@ -101,8 +117,13 @@ bench-transports: .venv/installed-dev
 bench-daemon: .venv/installed-dev
 	$(BIN)/python -m bench.daemon --json docs/daemon-bench.json
 
+# About five hours: nine cells of four to ten minutes for each of six queues. ARENA="--quick --cells killed" for less.
+bench-arena: .venv/installed-dev
+	$(BIN)/python -m bench.arena --json docs/arena.json $(ARENA)
+	$(BIN)/python -m bench.report docs/benchmarks.json
+
 clean:
-	rm -rf .venv .pythons .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .site .cache .pythons .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Some systems ship Python without the pip that `venv` wants to copy; theirs can still install one.
 $(BIN)/python:
@@ -115,4 +136,8 @@ $(BIN)/python:
 
 .venv/installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch .venv/installed $@
+
+.venv/installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch .venv/installed $@

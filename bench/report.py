@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bench.arena.page import section
 from bench.compare import HIPQ, RUN_ON, STORES, VERBS, contenders
 from bench.lines import PLAIN_SQL, Line, figure
 from bench.peers import DURABLE, POSTGRES, REDIS, SQLITE
@@ -39,8 +41,11 @@ To measure your own database: [`hipq bench`](bench.md).
 HEADS = {"enqueue": "add one", "enqueue_many": "add many", "drain": "run", "latency": "pick-up p50, ms"}
 
 
-def markdown(results: Results) -> str:
+def markdown(results: Results, arena: Path) -> str:
+    """`arena` has what the last run of `make bench-arena` found, if there was one."""
     parts = [METHOD, *_targets(results), *_peers(results), *_failures(results), _machine(results)]
+    if arena.exists():
+        parts.append(section(json.loads(arena.read_text())))
     return "\n".join(parts)
 
 
@@ -120,7 +125,7 @@ def _table(heads: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> s
 
 def write(file: Path) -> None:
     results = Results.load(file)
-    file.with_suffix(".md").write_text(markdown(results))
+    file.with_suffix(".md").write_text(markdown(results, file.with_name("arena.json")))
     file.with_suffix(".svg").write_text(picture(results))
 
 

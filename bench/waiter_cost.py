@@ -151,6 +151,7 @@ def page(results: dict[tuple[int, Projection], Counted], nothing: Counted, price
         idle_units=f"{nothing.read_units:g}",
         looks=f"{looks:,}",
         idle_dollars=f"{looks * nothing.read_units / MILLION * prices.read:.4f}",
+        noted_dollars=f"{looks / MILLION * prices.write:.4f}",
         jobs=first.jobs,
         prices=prices,
         today=date.today().isoformat(),

@@ -19,6 +19,7 @@ from hipq.stores.values import QueueTables  # noqa: E402
 from hipq.testing.clock import HandClock  # noqa: E402
 from tests.contract.database import Database  # noqa: E402
 from tests.ending import end_all  # noqa: E402
+from tests.huge_pages import use_huge_pages  # noqa: E402
 
 _apps = count(1)
 # What a property says does not depend on how busy the machine is that looks for a counterexample.
@@ -35,6 +36,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        use_huge_pages()
 
 
 @pytest.hookimpl(trylast=True)

@@ -48,10 +48,15 @@ if TYPE_CHECKING:
 
 
 class Hipq:
-    """An instance: a name, a database, queues. `db` is a URL, `{"driver": "sqlite", "database": "shop.db"}`,
+    """An instance: a `name` that is unique in its database, and queues.
+
+    `db` is a URL, `{"driver": "sqlite", "database": "shop.db"}`,
     `{"driver": "postgresql", "database": "shop", "host": "db", ...}` with any key of libpq, or JSON of such a mapping;
     or one of Django's, `hipq.django.django_database()`. Without it the database is $HIPQ_DATABASE_URL, else `database`
     of hipq.toml, else a SQLite file named after the instance, in the current folder.
+
+    `table_naming`: a function of the names of the instance and a queue that returns the name of the queue's table.
+    `clock`: for tests. `callback_url`: what callback URLs begin with, where `hipq.callbacks` is reached from outside.
 
     The everyday verbs are methods; the others are sorted by subject: `jobs`, `rules`, `cron`, `answers`, `streams`."""
 
@@ -106,7 +111,9 @@ class Hipq:
         early_window: float | timedelta = DEFAULT_KEEPING.early_window,
         answer_memory: float | timedelta = DEFAULT_KEEPING.answer_memory,
     ) -> Queue:
-        """Declare a queue. `order`: "time" (then priority), "priority" (then time), or `aged(seconds)`.
+        """Declare a queue, called `name`. `order`: "time" (then priority), "priority" (then time), or `aged(seconds)`.
+        `grain`: seconds to which start times are rounded down before the order by time compares them; within the same
+        grain, priority decides.
 
         `throttle_limit` (below 1 = none) and `limits` say how much of it may run at a time, or start in a time; a
         `throttler` is code that decides. `lane_by` gives each new job its lane; with `lanes="fair"` lanes take turns.
@@ -135,9 +142,9 @@ class Hipq:
         self.middlewares.use(middleware)
 
     def listen(self, url: str, *, to: tuple[str, str] | JobType, secret: str = "", **reading: Unpack[Reading]) -> None:
-        """Answers to the jobs of this type come as messages on this stream, to which workers listen while they run, as
-        `hipq listen` does alone. Or they come as webhooks: at `webhook://bank`, `hipq.callbacks` takes them, signed
-        with the secret in the environment variable that `secret` names.
+        """Answers to jobs of the type `to` come as messages on the stream `url`, to which workers listen while they
+        run, as `hipq listen` does alone. Or they come as webhooks: at `webhook://bank`, `hipq.callbacks` takes them,
+        signed with the secret in the environment variable that `secret` names.
 
         `key` finds the job's key in a message: a function of it, or a field of its JSON like "order.id". Without one it
         is the header `hipq-key`, a CloudEvent's subject, or the message's own key. So do `error` (whether the work
@@ -154,8 +161,11 @@ class Hipq:
         lease: float = LEASE,
         drain: float | timedelta | None = None,
     ) -> None:
-        """Work until asked to stop by SIGINT or SIGTERM (in the main thread). With `until_empty`, until nothing is due
-        and nothing executes (jobs that wait for an answer or for their time do not count); then it listens to nothing.
+        """Run jobs of these `queues` (of all, without a choice), `concurrency` at a time, until asked to stop by SIGINT
+        or SIGTERM (in the main thread). `poll`: seconds between two looks for work that nothing has told of.
+
+        With `until_empty`, until nothing is due and nothing executes (jobs that wait for an answer or for their time do
+        not count); then it listens to nothing.
 
         `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others. `drain`:
         seconds a stop may take; then handlers that still run are given back. Without it they are waited for; a database
@@ -178,7 +188,8 @@ class Hipq:
         poll: float = POLL,
         lease: float = LEASE,
     ) -> Iterator[None]:
-        """Work in a thread until the end of the block, beside whatever else this program does. Handlers that run then
+        """Work in a thread until the end of the block, beside whatever else this program does: `queues`, `concurrency`,
+        `poll` and `lease` mean what they do in `run`. Handlers that run then
         may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the error is logged
         at once, and ends the block. A database that is away when this begins raises StoreUnavailable, as with `run`."""
         from hipq import running
@@ -215,7 +226,8 @@ class Hipq:
         attempt: int | None = None,
         tenant: str | None = None,
     ) -> Answered:
-        """Bring the answer of the job of this type that has this key; what became of it. It is kept when this returns.
+        """Bring the answer `data` to the job of this `queue` and `type` that has this `key`; what became of the answer.
+        It is kept when this returns.
 
         `answer_id` tells it from other answers to the key: a second one with the same id is a duplicate. `error`: it
         says that the work failed. `attempt`: the attempt it is an answer to, for job types that fence others off.
@@ -273,6 +285,7 @@ class Hipq:
     # -- jobs and queues ----------------------------------------------------------------------------------------------
     @property
     def queues(self) -> list[Queue]:
+        """The queues that were declared, in that order."""
         return list(self.declared)
 
     def known(self, name: str) -> Queue:
@@ -301,7 +314,7 @@ class Hipq:
     aretry_now = awaitable(retry_now)
 
     def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
-        """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
+        """Start nothing more of a `queue`, of one `lane` of it, or of one job `type`. What runs goes on."""
         self.rules.set_paused(queue, lane, type, True)
 
     def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
@@ -322,6 +335,7 @@ class Hipq:
     # -- the database -------------------------------------------------------------------------------------------------
     @property
     def url(self) -> str:
+        """The URL of the database, with its password."""
         return self.database.url
 
     @property

@@ -9,6 +9,8 @@
     older_than = "30d"
     [waiter]
     delay = 300
+    [serve]
+    port = 8080
 
 It is looked for in the current folder and then in those above it, up to the one that has .git, or the home folder.
 What the command line or the environment says goes before it.
@@ -76,6 +78,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True):
     worker: Worker = msgspec.field(default_factory=Worker)
     prune: Prune = msgspec.field(default_factory=Prune)
     waiter: Waiter = msgspec.field(default_factory=Waiter)
+    serve: dict[str, Any] = {}
+    """What `hipq serve` does unless it is told otherwise: its options, which say themselves what they may be."""
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -233,6 +233,7 @@ def job_of(queue: Queue, schedule: Schedule, tick: int) -> New:
     own = {name: value for name, value in settings.options.items() if name.replace("meta", "retry") not in changed}
     whole = replace(checked(spec, cast(TickOptions, changed)), **own, at=tick)
     new = accept(queue, spec, whole, data, app.store.now(), key)
+    new = replace(new, tenant=settings.tenant) if settings.tenant else new
     return app.traces.promised(new) if app.traces else new
 
 

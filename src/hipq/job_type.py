@@ -125,9 +125,11 @@ class JobType(Generic[T, R]):
     ) -> JobId[R]:
         """Add a job and return its id. It is stored when this returns; with `conn`, when your transaction commits.
 
-        What is left out is as the job type says. `retry`: what becomes of this job if it fails: `backoff(...)`,
-        `fixed(...)`, `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no
-        retry.
+        `data`: what the handler finds in `job.data`. `key`: your name for the job, by which answers find it; without
+        one, its id. `on_duplicate`: while another live job of this type has that key, "raise" `DuplicateKey`, or
+        "return" the id of that job. `conn`: your own open connection, in whose transaction the job is stored.
+
+        What is left out of the other options is as the job type says.
         """
         options = given(
             retry, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
@@ -158,7 +160,11 @@ class JobType(Generic[T, R]):
         on_duplicate: OnDuplicate = "raise",
         conn: Any = None,
     ) -> list[JobId[R]]:
-        """Add many jobs in one transaction: all of them, or, if a key is taken, none (`on_duplicate="raise"`)."""
+        """Add many jobs in one transaction: all of them, or, if a key is taken, none (`on_duplicate="raise"`).
+
+        `data`: one item for each job. `keys`: as many keys, in the same order. `conn`: your own open connection, in
+        whose transaction they are stored. The other options are the same for all of them, as in `enqueue`.
+        """
         options = given(
             retry, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
             timeout=timeout, lane=lane,
@@ -223,7 +229,8 @@ class JobType(Generic[T, R]):
         overlap: bool = False,
         **options: Unpack[TickOptions],
     ) -> None:
-        """Add a job of this type at every tick of a cron expression, once for all engines.
+        """Add a job of this type, with this `data`, at every tick of a cron `expression` in the time zone `tz`, once
+        for all engines.
 
         `missed`: what becomes of ticks that no engine was there for: "one" job for all of them, "all", or "skip".
         `overlap`: whether a tick adds a job while that of the tick before is not final; else that tick is skipped.

@@ -36,11 +36,17 @@ class JobFilters(TypedDict, total=False):
     """Filters; those left out do not filter."""
 
     type: str
+    """The name of its job type."""
     key: str
+    """Its key."""
     state: str
+    """initial, running, error, retry or final."""
     phase: str
+    """scheduled, ready, executing, waiting, ...: what its engine is about to do with it."""
     lane: str
+    """Its lane."""
     tenant: str
+    """The tenant of a daemon whose job it is."""
     code: str
     """ok, failed, retry, error or cancelled: how it ended, or went wrong the last time."""
     error: str
@@ -110,8 +116,8 @@ class Jobs:
         return [Job(row, look=self) for row in self._app.store.find(wanted, brief=True)]
 
     def count(self, queue: str, *, most: int = 10_000, live: bool | None = None, **wanted: Unpack[JobFilters]) -> int:
-        """The number of jobs that `app.jobs` would find; counting stops at `most`. `live`: only jobs that are not
-        final, or only final ones."""
+        """The number of jobs of a `queue` that `app.jobs` would find; counting stops at `most`. `live`: only jobs
+        that are not final, or only final ones."""
         whole(most, "most", 1, (1 << 31) - 1)
         table = "" if live is None else "live" if live else "final"
         return self._app.store.count(self._filter(queue, 0, most, **wanted)._replace(table=table))

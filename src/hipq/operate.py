@@ -131,7 +131,7 @@ class Operator:
         row = self._row(job_id)
         if row.state != FINAL:
             raise Conflict(f"job {job_id} is {row.state} ({row.phase}): it has not ended")
-        return self._stored([self._like(row)], all_or_nothing=True)[0].id
+        return self._stored([self.like(row)], all_or_nothing=True)[0].id
 
     # -- to many -----------------------------------------------------------------------------------------------------
     def many(self, wanted: Filter, move: Move, event: str) -> Iterator[Changed]:
@@ -172,7 +172,7 @@ class Operator:
 
     def again(self, rows: Sequence[Row]) -> list[int]:
         """Add a job like each of these, which have ended, unless a live one has its key: the ids of the new ones."""
-        stored = self._stored([self._like(row) for row in rows])
+        stored = self._stored([self.like(row) for row in rows])
         return [one.id for one in stored if not one.duplicate]
 
     def _stored(self, news: list[New], all_or_nothing: bool = False) -> list[Stored]:
@@ -190,7 +190,8 @@ class Operator:
             after, large = rows[-1].id, sum(len(row.job_data) for row in rows) > LARGE
             size = max(size // 4, 1) if large else min(size * 2, PAGE)
 
-    def _like(self, row: Row) -> New:
+    def like(self, row: Row) -> New:
+        """A job like this one, which has ended, to be added now."""
         queue, now = self._app.declared.of_job(row.id), self._store.now()
         at = opening(row.time_windows, now)
         return New(

@@ -126,6 +126,7 @@ class Queue:
 
     @property
     def job_types(self) -> list[JobType]:
+        """The job types that this program knows: those it has declared, and those it has added jobs of by name."""
         return list(self._types.values())
 
     @property
@@ -165,7 +166,8 @@ class Queue:
         sign: str = "", reply_key: ReplyKey | None = None, send_timeout: float | timedelta = 30.0,
         **options: Unpack[TypeOptions],
     ) -> JobType:  # fmt: skip
-        """A job type without code: each of its jobs sends a request `to` this URL, of HTTP or of a stream.
+        """A job type without code, called `name`: each of its jobs sends a request `to` this URL, of HTTP (by `method`)
+        or of a stream, and gives it `send_timeout` seconds.
 
         `answers`: the stream, or the webhook, on which its answer comes; `key`, `error`, `answer_id`, `data` and
         `secret` say how to read that, as for `Hipq.listen`. `callback`: its answer is brought to a signed URL, which
@@ -217,13 +219,16 @@ class Queue:
         self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: OnDuplicate = "raise",
         conn: Any = None, **options: Unpack[JobOptions],
     ) -> JobId:  # fmt: skip
-        """Add a job by the name of its type; a type unknown here is registered by it. See `JobType.enqueue`."""
+        """Add a job by the name of its type, `job_type`; a type unknown here is registered by it. `data`, `key`,
+        `on_duplicate` and `conn` mean what they do in `JobType.enqueue`."""
         return self.job_type(job_type).enqueue(data, key=key, on_duplicate=on_duplicate, conn=conn, **options)
 
     def enqueue_many(
         self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None,
         on_duplicate: OnDuplicate = "raise", conn: Any = None, **options: Unpack[JobOptions],
     ) -> list[JobId]:  # fmt: skip
+        """Add many jobs by the name of their type, `job_type`, in one transaction. `data`, `keys`, `on_duplicate` and
+        `conn` mean what they do in `JobType.enqueue_many`."""
         return self.job_type(job_type).enqueue_many(data, keys=keys, on_duplicate=on_duplicate, conn=conn, **options)
 
     def job_type(self, name: str) -> JobType:

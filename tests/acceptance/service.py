@@ -204,10 +204,17 @@ def main(folder: Path, come: str, go: str, early: int) -> None:
             late = []
         chance.shuffle(out)
         answering.send(out)
-        (folder / "bad").write_text(str(bad))
-        (folder / "seen").write_text(str(len(seen)))
+        _note(folder / "bad", bad)
+        _note(folder / "seen", len(seen))
         if (folder / "stop").exists():
             return
+
+
+def _note(file: Path, number: int) -> None:
+    """Whole at once: somebody may read it at any moment."""
+    new = file.with_suffix(".new")
+    new.write_text(str(number))
+    new.replace(file)
 
 
 def body(key: str) -> bytes:

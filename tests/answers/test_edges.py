@@ -12,7 +12,6 @@ from contextlib import closing
 from itertools import count
 from typing import Any
 
-import psycopg
 import pytest
 
 from hipq import Failed, Hipq, Invalid, Job, NotFound, Progress, Queue, Retry, StoreUnavailable, Wait, fixed
@@ -21,6 +20,7 @@ from hipq.engine.loop import Engine
 from hipq.stores import inbox_transaction
 from hipq.testing.clock import HandClock
 from tests.engine.working import until
+from tests.their_connection import committed
 
 Run = Callable[[], None]
 
@@ -78,8 +78,8 @@ def _behind_its_back(app: Hipq, query: str) -> None:
         with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
             file.execute(query)
     else:
-        with psycopg.connect(app.url) as conn:
-            conn.execute(query.encode())
+        with committed(app.url) as conn:
+            conn.execute(query)
 
 
 def test_silence_that_means_again_ends_with_the_jobs_lifetime(

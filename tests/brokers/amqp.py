@@ -38,6 +38,8 @@ class OwnRabbit(Server):
         if not PROGRAM.exists() or not epmd:
             pytest.skip("no RabbitMQ server here: install Debian's rabbitmq-server, or set HIPQ_TEST_AMQP_URL")
         super().__init__()
+        self.queues: list[str] = []
+        """Those that it must not forget."""
         self._names_port = free_port()
         self._names = subprocess.Popen(  # the service by which Erlang's programs find each other; theirs never ends
             [epmd, "-address", "127.0.0.1", "-port", str(self._names_port)],
@@ -77,19 +79,21 @@ class OwnRabbit(Server):
     def stop(self) -> None:
         """Kill it, once its own transactions are on its disk: it confirms the declaration of a queue before that, and
         killed in between it forgets the queue, with all the messages there that it has confirmed."""
-        [log] = self.folder.glob("data/*/LATEST.LOG")
         until = time.monotonic() + self.start_seconds
-        while not _is_settled(log.read_bytes()):
+        while not self._has_written():
             assert time.monotonic() < until, "RabbitMQ leaves a transaction undecided"
             time.sleep(0.02)
         super().stop()
+
+    def _has_written(self) -> bool:
+        """Whether RabbitMQ's own database has the queues, and what became of its last transaction."""
+        [log] = self.folder.glob("data/*/LATEST.LOG")
+        written = log.read_bytes()
+        is_decided = written.rfind(b"presume_abort") <= written.rfind(b"committed")  # neither is in a new log
+        tables = b"".join(table.read_bytes() for table in log.parent.glob("rabbit_durable_queue.DC?"))
+        return is_decided and all(name.encode() in written + tables for name in self.queues)
 
     def close(self) -> None:
         super().close()
         self._names.kill()
         self._names.wait(self.start_seconds)
-
-
-def _is_settled(log: bytes) -> bool:
-    """Whether the last transaction in the log of RabbitMQ's own database is followed by what became of it."""
-    return log.rfind(b"presume_abort") < log.rfind(b"committed")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hipq import Hipq, Job
 from hipq.cli import show_answers, which_answers
+from hipq.dashboard.site import Site
+from hipq.dashboard.visit import Role, Visit, Visitor
 from hipq.job.answer import STATES
 from hipq.job.progress import Report
 from hipq.job.when import to_datetime
@@ -109,6 +114,29 @@ def test_counts_say_what_each_state_means(hipq: HipqCommand, some: list[int], wh
     assert mails["buffered"]["copies"] == 2
     assert "kept until a job wants it" in hipq("answers", "count", *where).out
     assert len(some) == 4
+
+
+def test_a_job_that_another_program_wrote_wrongly_is_shown_with_a_note(
+    hipq: HipqCommand, program: Hipq, where: list[str]
+) -> None:
+    queue = program.queues[0]
+    job_id = int(queue.enqueue("quick", delay=3600))
+    (tables,) = (one for one in program.store.queues() if one.number == queue.number)
+    wrong = {"history": '[{"at": "x"}, 5]', "time_windows": "nonsense", "job_data": "[1", "update_time": 1 << 62}
+    query = f"UPDATE {tables.table} SET " + ", ".join(f"{name} = '{one}'" for name, one in wrong.items())
+    if program.url.startswith("sqlite"):
+        with closing(sqlite3.connect(program.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
+            file.execute(query)
+    else:
+        with psycopg.connect(program.url, autocommit=True) as server:
+            server.execute(query.encode())
+    shown = hipq("job", "show", *where, str(job_id), "--json")
+    last = shown.json["history"][-1]
+    assert (shown.status, last["event"], last["count"]) == (0, "unreadable", 2)
+    assert "another program wrote what cannot be read here" in shown.json["data"]
+    assert "unreadable" in hipq("job", "show", *where, str(job_id)).out
+    page = Site([program]).reply(Visit("GET", f"/jobs/{job_id}", "", {}, {}, {}, Visitor("ann", Role.VIEW)))
+    assert (page.status, page.body.count(b"cannot be read")) == (200, 2), page.body.decode()[-1500:]
 
 
 def test_a_job_is_shown_with_its_progress(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:

@@ -27,8 +27,8 @@ def test_the_newest_first(hipq: HipqCommand, where: list[str]) -> None:
     assert [row["action"] for row in rows] == ["limit", "retry", "cancel"]
     del rows[0]["number"], rows[0]["at"]
     assert rows[0] == {
-        "who": "ann\x1b[31m", "role": "admin", "address": "::1", "action": "limit", "target": "/jobs/7",
-        "details": {"count": 1, "key": "<b>"},
+        "who": "ann\x1b[31m", "role": "admin", "via": "dashboard", "address": "::1", "action": "limit",
+        "target": "/jobs/7", "details": {"count": 1, "key": "<b>"},
     }  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_page_by_page(hipq: HipqCommand, where: list[str]) -> None:
 @pytest.mark.usefixtures("logged")
 def test_as_people_read_it(hipq: HipqCommand, where: list[str]) -> None:
     head, first, *_ = hipq("audit", *where).out.splitlines()
-    assert " ".join(head.split()) == "number at who role address action target details"
+    assert " ".join(head.split()) == "number at who role via address action target details"
     assert "ann\\x1b[31m  admin" in first
 
 

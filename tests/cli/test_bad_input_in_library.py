@@ -306,7 +306,7 @@ DECLARED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda queue: queue.app.queue("a", limits=[limit(5), share({"east": 97}, other=1)]), "must be at least 100",
     ),
     "a limit below shares": (lambda queue: _shared(queue.app).rules.set_limit("shared", 2), "must be at least 5"),
-    "a mysql database": (lambda _queue: Hipq("x", "mysql://y"), "no jobs in mysql databases"),
+    "an oracle database": (lambda _queue: Hipq("x", "oracle://y"), "no jobs in oracle databases"),
 }  # fmt: skip
 
 
@@ -369,7 +369,7 @@ def test_bad_questions_are_refused(app: Hipq, quick: JobType) -> None:
 
 @pytest.mark.parametrize(
     "db",
-    [5, "", "shop", "sqlite:", "sqlite:/shop.db", "mysql://a:s3cret@b/c", {"driver": "db2"}, {"a": 1}],
+    [5, "", "shop", "sqlite:", "sqlite:/shop.db", "oracle://a:s3cret@b/c", {"driver": "db2"}, {"a": 1}],
 )  # fmt: skip
 def test_bad_databases_are_refused(folder: Path, db: Any) -> None:  # noqa: ARG001
     with pytest.raises(Invalid) as raised:

@@ -19,11 +19,12 @@ import pytest
 
 from hipq import Hipq
 from hipq.benchmark import workbench
-from hipq.benchmark.picture import Ink, histogram
+from hipq.benchmark.picture import histogram
 from hipq.benchmark.rates import RATES
 from hipq.benchmark.workbench import APP, Workbench
 from hipq.errors import HipqError
 from hipq.stores.values import QueueTables
+from hipq.terminal import Ink
 from tests.cli.conftest import HipqCommand, alive, eventually
 from tests.servers import fresh_database
 

@@ -110,7 +110,7 @@ def test_pyproject_has_it_too(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("fly = 1", "fly is no setting; there are app, database, callback_url, worker, prune, waiter"),
+        ("fly = 1", "fly is no setting; there are app, database, callback_url, worker, prune, waiter, serve"),
         ("databas = 'x'", "databas is no setting; did you mean database?"),
         ("[worker]\nconcurency = 1", "worker.concurency is no setting; did you mean concurrency?"),
         ("[prune]\nfly = 1", "prune.fly is no setting; there are older_than, keep"),
@@ -272,7 +272,8 @@ def test_config_says_what_is_in_force_and_from_where(
     monkeypatch.setenv("HIPQ_APP", "other:app")
     found = hipq("config", "--json").json
     assert found["file"] == str(file)
-    assert {row["setting"]: (row["value"], row["from"]) for row in found["settings"]} == {
+    rows = {row["setting"]: (row["value"], row["from"]) for row in found["settings"]}
+    assert {name: row for name, row in rows.items() if not name.startswith("serve.")} == {
         "app": ("other:app", "$HIPQ_APP"),
         "database": (f"sqlite:///{folder}/data/shop.db", "file"),
         "callback_url": ("https://shop.example/hipq", "file"),

@@ -19,16 +19,17 @@ from urllib.parse import urlsplit
 import pytest
 
 from hipq import Hipq
+from tests.brokers.aws import CREDENTIALS, REGION, aws_endpoint
 from tests.cli.conftest import HipqCommand, eventually
 from tests.dashboard.serving import logged_in
 
-PROGRAM = [sys.executable, "-m", "hipq.cli.main", "dashboard"]
+PROGRAM = [sys.executable, "-m", "hipq.cli.main"]
 
 
 class Running:
-    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, of: str = "dashboard", **environment: str) -> None:
         self.file = folder / f"dashboard-{time.monotonic_ns()}.log"
-        words = [*PROGRAM, *arguments, *([] if "--port" in arguments else ["--port", "0"])]
+        words = [*PROGRAM, *of.split(), *arguments, *([] if "--port" in arguments else ["--port", "0"])]
         with self.file.open("wb") as log:
             self.process = subprocess.Popen(
                 words, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **environment}
@@ -109,6 +110,22 @@ def test_it_is_told_to_programs_and_opened_in_a_browser(start: Start, folder: Pa
 def test_the_role_is_that_of_the_option(start: Start) -> None:
     statuses = {role: start("shop:app", "--role", role).get("/audit").status for role in ("view", "admin")}
     assert statuses == {"view": 403, "admin": 200}
+
+
+@pytest.mark.parametrize("how", ["alone", "beside", "hipq.toml"])
+def test_a_waiter_is_shown_alone_or_beside_a_database(
+    start: Start, folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**CREDENTIALS, "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": aws_endpoint()}.items():
+        monkeypatch.setenv(name, value)
+    (folder / "post.py").write_text('from hipq.waiter import Waiter\n\nwaiter = Waiter(["no-such-queue"])\n')
+    if how == "hipq.toml":
+        (folder / "hipq.toml").write_text('[waiter]\nqueues = ["no-such-queue"]\n')
+    words = {"alone": ["post:waiter"], "beside": ["shop:app", "--waiter", "post:waiter"], "hipq.toml": ["shop:app"]}
+    running = start(*words[how], of="waiter dashboard" if how == "alone" else "dashboard")
+    eventually(lambda: b"hipq waiter create-table no-such-queue" in running.get("/waiter").read())
+    assert running.get("/jobs").status == (404 if how == "alone" else 200)
+    assert running.stop() == 0
 
 
 def test_tokens_of_the_environment_are_not_printed(start: Start) -> None:

@@ -249,7 +249,7 @@ def test_options_that_make_no_sense_are_refused(hipq: HipqCommand, place: Path, 
 # -- docs/journal.md -------------------------------------------------------------------------------------------------
 def test_every_example_of_the_guide_runs(tmp_path: Path) -> None:
     commands = programs = 0
-    for language, block in blocks("docs/journal.md"):
+    for language, block in blocks("docs/journal.md"):  # steps that need a daemon: tests/daemon/test_take_over.py
         if language == "console":
             commands += console(block, tmp_path)
         elif language == "python":

@@ -38,7 +38,7 @@ BAD: dict[str, Any] = {
     "a URL that is half encoded": f"postgresql://ann:{CANARY.replace('/', '%2F')}@{Nowhere}",
     "a password for a port": f"postgresql://ann:{CANARY.replace('@', '')}/shop",
     "no scheme": f"ann:{CANARY}@{Nowhere}",
-    "another scheme": f"mysql://ann:{CODED}@{Nowhere}",
+    "another scheme": f"oracle://ann:{CODED}@{Nowhere}",
     "SQLAlchemy's scheme": f"postgresql+psycopg://ann:{CODED}@{Nowhere}",
     "words with a gap": f"host=127.0.0.1 password=a {CANARY} b",
     "words with an unknown one": f"host=127.0.0.1 pasword={CANARY}",

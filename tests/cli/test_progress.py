@@ -47,7 +47,7 @@ def test_on_a_terminal_a_bar_is_drawn_and_taken_away(tmp_path: Path) -> None:
     assert shown.status == 0, shown.text
     assert "copying [jobs]" in shown.text
     assert "100/200" in shown.text
-    assert "━" in shown.text
+    assert "█" in shown.text
     assert shown.text.endswith("\x1b[2Kdone\r\n")  # its line is empty again
 
 

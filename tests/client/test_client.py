@@ -87,6 +87,21 @@ def test_jobs_are_looked_at_cancelled_and_retried(client: Any) -> None:
     assert isinstance(client.queues(), list)
 
 
+def test_a_job_knows_the_jobs_that_its_handler_has_added(client: Any) -> None:
+    client.set_handler("gather", "python", "return payload")
+    client.set_handler("spawn", "python", "for n in range(3): print(f'J: gather|{n}')\nreturn payload")
+    (parent,), (other,) = client.add("spawn", "x"), client.add("gather", "y")
+    client.result(parent, timeout=60)
+    found = [job["id"] for job in client.children(parent)]
+    assert [client.job(one)["parent"] for one in found] == [parent] * 3
+    assert other not in found
+    assert [job["id"] for job in client.children(parent, limit=2)] == found[:2]
+    assert [job["id"] for job in client.children(parent, after=found[1])] == found[2:]
+    assert client.children(other) == []
+    with pytest.raises(NotFound):
+        client.children(12345)
+
+
 def test_handlers_and_answers(client: Any) -> None:
     made = client.set_handler("handled", "node", "return 1", eid="e", beforeEach="let x = 1")
     assert client.get_handler("handled") == made
@@ -137,3 +152,60 @@ def test_it_waits_for_a_daemon_that_is_full_for_a_moment() -> None:
     with Client(tenant.daemon.address, tenant.token) as client:
         ids = [client.add("mail", "x", at=FAR)[0] for _ in range(4)]
     assert len(set(ids)) == 4
+
+
+def test_many_jobs_are_changed_at_once(client: Any) -> None:
+    client.set_handler("many", "python", "print('said')\nreturn payload")
+    ids = client.add("many", "1", "2", "3", at=FAR, once=True)
+    assert client.count_all("cancel", type="many", state="initial") == 3
+    with pytest.raises(Conflict, match="nothing was changed"):
+        client.cancel_all(2, type="many", state="initial")
+    assert client.retry_all(3, type="many", state="initial") == 3
+    assert [client.result(one, timeout=60).text for one in ids] == ["1", "2", "3"]
+    again = client.requeue(ids[0])
+    assert client.result(again, timeout=60).text == "1"
+    with pytest.raises(Invalid, match="since has no time zone"):
+        client.cancel_all(9, since=datetime.now())
+    left = client.add("many", "4", "5", at=FAR)
+    assert client.cancel_all(9, type="many", since=datetime(2020, 1, 1, tzinfo=UTC), reason="late") == len(left)
+
+
+def test_cron_schedules(client: Any) -> None:
+    made = client.add_cron("mail", "0 6 * * *", tz="Europe/Rome", data={"a": 1}, overlap=True)
+    assert [made] == client.crons()
+    assert client.change_cron("mail", paused=True)["paused"] is True
+    assert client.job(client.run_cron("mail"))["payload"] == '{"a":1}'
+    client.remove_cron("mail")
+    with pytest.raises(NotFound, match="no such schedule"):
+        client.change_cron("mail", paused=False)
+
+
+@pytest.mark.parametrize("kind", [Client, InTasks])
+def test_operators_do_tenants_and_tokens(kind: Any, tenant: Tenant) -> None:
+    boss = kind(tenant.daemon.address, site().admin().token)
+    assert boss.whoami()["tenant"] is None
+    name = f"of_{kind.__name__}"
+    assert boss.add_tenant(name, rate=5)["rate"] == 5
+    assert boss.change_tenant(name, weight=3)["weight"] == 3
+    assert name in [one["tenant"] for one in boss.tenants()]
+    made = boss.create_token("read", tenant=name, name="board", expires=datetime(2090, 1, 1, tzinfo=UTC))
+    reader = kind(tenant.daemon.address, made["token"])
+    with pytest.raises(Unauthorized, match="this takes a token with the role post"):
+        reader.add("mail", "x", once=False)
+    rotated = boss.rotate_token(made["id"], overlap=0)
+    assert [one["id"] for one in boss.tokens(name)] == [made["id"], rotated["id"]]
+    boss.revoke_token(rotated["id"])
+    boss.remove_tenant(name)
+    assert [one["action"] for one in boss.audit(limit=2)] == ["tenants (delete)", "tokens (delete)"]
+    of_nobody = kind(tenant.daemon.address, site().admin().token, tenant="nobody")
+    with pytest.raises(NotFound):
+        of_nobody.jobs()
+
+
+def test_what_a_handler_prints_is_followed(tenant: Tenant) -> None:
+    with Client(tenant.daemon.address, tenant.token) as client:
+        client.set_handler("prints", "python", "print('hello')\nreturn payload")
+        (job_id,) = client.add("prints", "x")
+        *told, last = client.output(job_id)
+        assert last == {"event": "ended", "state": "final", "code": "ok"}
+        assert "".join(one["text"] for one in told) == "hello\n"

@@ -153,7 +153,7 @@ def test_a_result_is_waited_for_and_a_failure_raised(asked: Callable[..., Any]) 
 
 def test_an_admins_client_needs_a_tenant() -> None:
     with (
-        scripted((200, {"tenant": None, "admin": True}, {})) as server,
+        scripted((200, {"tenant": None, "roles": ["admin"]}, {})) as server,
         Client(server.url, "t") as client,
         pytest.raises(Invalid, match="say for which tenant"),
     ):

@@ -185,9 +185,13 @@ class TestClaim:
         assert row_of(store, others).attempt == 0
 
     def test_an_engine_may_know_very_many_types(self, store: Store, engine: int, queue: QueueTables) -> None:
+        """So that there are jobs of many of them, and among those some for user code other than their handlers."""
         types = [f"type_{n}" for n in range(600)]
-        ids = add(store, [new(queue.number, job_type=name) for name in ("type_3", "type_599", "type_300")])
-        assert [row.id for row in claim(store, engine, queue.number, types=types)] == ids
+        foreign, judged = (bring(store, engine, queue.number, "deciding", job_type=name) for name in ("a", "type_99"))
+        ids = add(store, [new(queue.number, job_type=name) for name in types[::20]])
+        won = claim(store, engine, queue.number, limit=100, types=types)
+        assert [row.id for row in won] == [judged.id, *ids]
+        assert row_of(store, foreign.id) == foreign
 
     @pytest.mark.parametrize("limit", [0, 1, 3])
     def test_the_limit_is_kept(self, store: Store, engine: int, queue: QueueTables, limit: int) -> None:

@@ -24,6 +24,8 @@ class Database(Protocol):
     """Where another process finds it."""
     package: str
     """Where the store keeps its migrations."""
+    catalogue: str
+    """A query for the names of all there is in it."""
     refusal: type[Exception]
     """What the driver raises when a constraint says no."""
 

@@ -216,6 +216,37 @@ class TestFind:
             assert store.count(Filter(queue.number, **wanted, limit=1)) == min(len(expected), 1), wanted
         assert {row.code for row in rows} == {"ok", "failed", "cancelled", "error", "retry", "NONE"}
 
+    def test_children_are_those_of_one_parent_live_or_final(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        metas = ('{"parent":17}', '{"parent":17,"then":"next"}', '{"parent":170}', r'{"then":"\"parent\":17"}', "{}")
+        ids = add(store, [new(queue.number, meta=metas[n % 5], tenant=("", "acme")[n % 2]) for n in range(20)])
+        for row in claim(store, engine, queue.number, limit=9):
+            finish(store, row)
+        mine = [job_id for n, job_id in enumerate(ids) if n % 5 < 2]
+        wanted = Filter(queue.number, parent=17)
+        assert [row.id for row in store.find(wanted)] == mine
+        assert [row.id for row in store.find(wanted._replace(newest=True, limit=3), brief=True)] == mine[:-4:-1]
+        assert [row.id for row in store.find(wanted._replace(after=mine[2], limit=3))] == mine[3:6]
+        assert store.count(wanted) == len(mine)
+        assert [row.tenant for row in store.find(wanted._replace(tenant="acme"))] == ["acme"] * 4
+        assert store.find(wanted._replace(parent=1)) == []
+        assert store.having([queue.number, queue2.number], wanted) == [queue.number]
+        assert store.having([queue2.number], wanted) == store.having([], wanted) == []
+
+    def test_queues_that_have_a_key_are_found(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        both = [queue.number, queue2.number]
+        add(store, [new(queue.number, "order-1"), new(queue2.number, "order-10"), new(queue2.number, "order-2")])
+        finish(store, claim(store, engine, queue.number)[0])
+        for wanted, there in (
+            (Filter(0, job_key="order-1"), both[:1]), (Filter(0, job_key="order-"), []),
+            (Filter(0, prefix="order-1"), both), (Filter(0, prefix="order-2"), both[1:]),
+            (Filter(0, prefix="order-3"), []),
+        ):  # fmt: skip
+            assert store.having(both, wanted) == there, wanted
+
     def test_filters_narrow_and_combine(self, store: Store, engine: int, queue: QueueTables) -> None:
         for place in PLACES:
             for tenant in ("", "acme"):

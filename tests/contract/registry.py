@@ -114,10 +114,7 @@ class TestQueues:
 
     def test_every_name_that_a_queue_takes_is_known(self, store: Store, shop: str, database: Database) -> None:
         store.queue(shop, "orders", f"{shop}_orders")
-        catalogue = (
-            "SELECT name FROM sqlite_master" if database.url.startswith("sqlite") else "SELECT relname FROM pg_class"
-        )
-        found = {name for (name,) in raw(database, catalogue) if name.startswith(f"{shop}_orders")}
+        found = {name for (name,) in raw(database, database.catalogue) if name.startswith(f"{shop}_orders")}
         assert found
         assert found <= relations(f"{shop}_orders")
 

@@ -24,6 +24,7 @@ from tests.servers import fresh_database
 
 class PostgresDatabase:
     package = "hipq.stores.postgres"
+    catalogue = "SELECT relname FROM pg_class"
     refusal: type[Exception] = psycopg.IntegrityError
 
     def __init__(self, url: str) -> None:

@@ -27,6 +27,7 @@ def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
 
 class SqliteFile:
     package = "hipq.stores.sqlite"
+    catalogue = "SELECT name FROM sqlite_master"
     refusal: type[Exception] = sqlite3.IntegrityError
 
     def __init__(self, path: Path) -> None:

@@ -28,6 +28,11 @@ WANTED: dict[str, dict[str, Any]] = {
     "what went wrong": {"code": "error"},
     "to be tried again": {"state": "retry"},
     "an error": {"error": "the bank"},
+    "children": {"parent": 7},
+    "children of a tenant": {"parent": 7, "tenant": "acme"},
+    "a tenant's children with a key": {"parent": 7, "tenant": "acme", "job_key": "a-3"},
+    "children that ended well": {"parent": 7, "code": "ok"},
+    "children with an error": {"parent": 7, "error": "the bank"},
     "a time": {"since": NOW + 5, "before": NOW + 40},
     **{phase: {"phase": phase} for phases in PHASES.values() for phase in phases},
 }
@@ -42,8 +47,10 @@ def _stocked(store: Store, engine: int, queue: int) -> None:
     for n in range(60):
         key, kind = f"a-{n % 20}" if n % 2 else f"%_{n}", chance.choice(["charge", "other"])
         tenant, lane = chance.choice(["", "acme"]), chance.choice(["", "east"])
-        data = f'{{"n":{n}}}'
-        jobs.append(new(queue, key, job_type=kind, job_data=data, tenant=tenant, lane=lane, create_time=NOW + n))
+        data, meta = f'{{"n":{n}}}', ('{"parent":7}', '{"parent":7,"then":"next"}', '{"parent":71}', "{}")[n % 4]
+        jobs.append(
+            new(queue, key, job_type=kind, job_data=data, tenant=tenant, lane=lane, create_time=NOW + n, meta=meta)
+        )
     store.enqueue(jobs)
     for row in claim(store, engine, queue)[::2]:
         finish(store, row)

@@ -1,4 +1,4 @@
-"""Real processes, real signals, both databases: nothing acknowledged is ever lost."""
+"""Real processes, real signals, all databases: nothing acknowledged is ever lost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hipq.errors import StoreUnavailable
 from tests.crash.checks import check_all_done, more_run, pids, ran, unfinished
 from tests.crash.program import make_app
 from tests.crash.workers import Workers, eventually
+from tests.mariadb_server import OwnMariaDB
 from tests.servers import OwnPostgres
 
 
@@ -100,8 +101,11 @@ def test_a_poison_job_ends_alone(app: Hipq, url: str, tmp_path: Path) -> None:
     assert all(app.job(job_id).code == "ok" for job_id in [*before, *after])
 
 
-def test_postgresql_restarted_under_load_loses_nothing(tmp_path: Path) -> None:
-    server = OwnPostgres()
+@pytest.mark.parametrize("server_of_its_own", [OwnPostgres, OwnMariaDB])
+def test_a_server_that_crashes_under_load_loses_nothing(
+    server_of_its_own: type[OwnPostgres | OwnMariaDB], tmp_path: Path
+) -> None:
+    server = server_of_its_own()
     server.start()
     try:
         app = make_app(server.url, tmp_path)

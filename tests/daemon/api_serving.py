@@ -20,7 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hipq.daemon.tenancy.tenants import ADMIN, Quotas, Tenants
+from hipq.daemon.tenancy.tenants import Quotas, Tenants
+from hipq.daemon.tenancy.tokens import ALL_TENANTS
 from hipq.stores.open import open_store
 from tests.ending import at_the_end
 from tests.servers import fresh_database
@@ -52,14 +53,18 @@ class Got(NamedTuple):
 class Daemon:
     """Its log is kept."""
 
-    def __init__(self, folder: Path, url: str, *options: str, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, url: str, *options: str, trust: bool = True, journal: str = "", port: int = 0,
+        **environment: str,
+    ) -> None:  # fmt: skip
         self.folder, self.url = folder, url
         self._log = folder / f"serve-{next(_names)}.log"
-        journal = str(folder / f"journal-{next(_names)}")
-        command = [sys.executable, "-m", "hipq.cli.main", "serve", "--port", "0", "--db", url, "--journal", journal]
+        self.journal = journal or str(folder / f"journal-{next(_names)}")
+        command = [sys.executable, "-m", "hipq.cli.main", "serve", "--port", str(port), "--db", url,
+                   "--journal", self.journal]  # fmt: skip
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*command, "--trust-handlers", *options], cwd=folder, stdout=log, stderr=log,
+                [*command, *(["--trust-handlers"] if trust else []), *options], cwd=folder, stdout=log, stderr=log,
                 env={**os.environ, **environment}, process_group=0,
             )  # fmt: skip
         at_the_end(self.kill)  # a test that fails does not stop it
@@ -179,8 +184,8 @@ class Site:
         self.tenants = Tenants(self._store)
         self.daemons: list[Daemon] = []
 
-    def daemon(self, *options: str, **environment: str) -> Daemon:
-        self.daemons.append(Daemon(self.folder, self.url, *options, **environment))
+    def daemon(self, *options: str, trust: bool = True, **environment: Any) -> Daemon:
+        self.daemons.append(Daemon(self.folder, self.url, *options, trust=trust, **environment))
         return self.daemons[-1]
 
     def tenant(self, daemon: Daemon | None = None, **quotas: int) -> Tenant:
@@ -189,7 +194,7 @@ class Site:
         return Tenant(daemon or self.daemons[0], name, self.tenants.token(name)[1])
 
     def admin(self) -> Tenant:
-        return Tenant(self.daemons[0], "", self.tenants.token(ADMIN)[1])
+        return Tenant(self.daemons[0], "", self.tenants.token(ALL_TENANTS)[1])
 
     def close(self) -> None:
         for daemon in self.daemons:

@@ -25,6 +25,8 @@ FLAGS: Final = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 )  # fmt: skip
 SECONDS: Final = 60.0
+MOMENT: Final = 0.01
+"""Seconds between two questions whether something is true by now."""
 
 
 def chromium() -> str:
@@ -147,8 +149,15 @@ class Browser:
         until = time.monotonic() + SECONDS
         while not (found := true()):
             assert time.monotonic() < until, f"it did not come true; the page complains of {self.complaints}"
-            self.ask("Runtime.evaluate", expression="1")  # what happens meanwhile comes before the reply
+            self._take_news(until)
         return found
+
+    def _take_news(self, until: float) -> None:
+        """What has happened, and happens in a moment: to ask again at once would keep the browser from its work."""
+        seconds = MOMENT
+        while b"\0" in self._rest or select.select([self._read], [], [], seconds)[0]:
+            self._next(until)
+            seconds = 0.0
 
     def _next(self, until: float) -> dict[str, Any]:
         while b"\0" not in self._rest:

@@ -34,7 +34,10 @@ def bob() -> Tenant:
 
 
 def path_of(route: Route, **parts: str) -> str:
-    usual = {"type": "mail", "key": "k1", "version": "0" * 16, "id": UNKNOWN_ID}
+    usual = {
+        "type": "mail", "key": "k1", "version": "0" * 16, "id": UNKNOWN_ID, "token": "0" * 12, "tenant": NO_TENANT,
+        "name": "daily", "secret": "BANK", "signing_key": "0" * 12,
+    }  # fmt: skip
     return re.sub(r"\{(\w+)\}", lambda match: {**usual, **parts}[match[1]], route.path)
 
 

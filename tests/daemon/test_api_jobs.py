@@ -327,8 +327,10 @@ def test_handlers_are_set_listed_and_deleted_with_their_versions(acme: Tenant) -
 
 # -- the daemon itself -----------------------------------------------------------------------------------------------
 def test_whoami_says_whose_token_it_is(acme: Tenant) -> None:
-    assert acme("GET", "/v1/whoami").json == {"tenant": acme.name, "admin": False}
-    assert site().admin()("GET", "/v1/whoami").json == {"tenant": None, "admin": True}
+    mine, admin = acme("GET", "/v1/whoami").json, site().admin()("GET", "/v1/whoami").json
+    assert (mine["tenant"], mine["roles"]) == (acme.name, ["deploy", "operate", "post", "read"])
+    assert (admin["tenant"], admin["roles"]) == (None, ["admin", "deploy", "metrics", "operate", "post", "read"])
+    assert set(mine) == {"tenant", "roles", "token", "name", "expires"}
 
 
 def test_health_says_one_word_to_anybody(acme: Tenant) -> None:
@@ -354,3 +356,42 @@ def test_an_admin_may_act_for_every_tenant_there_is(bob: Tenant) -> None:
     (job_id,) = admin("POST", f"/{bob.name}/job/mail/add", b"x").json["ids"]
     assert bob.job(job_id)["payload"] == "x"
     assert admin("GET", "/v1/nobody/jobs").status == 404
+
+
+def test_metrics_say_what_jobs_of_each_tenant_came_to(bob: Tenant) -> None:
+    """Whoever scrapes has a token for that and nothing else."""
+    _, secret = site().tenants.token("*", roles=["metrics"])
+    scraper = Tenant(bob.daemon, "", secret)
+    assert scraper("GET", "/metrics").status == 200, "jobs are counted from the first look on"
+    assert scraper("GET", f"/v1/{bob.name}/jobs").status == 403
+    bob.handler(
+        "measured", "import os\nif payload == 'die': os._exit(9)\nif payload == 'bad': return 400\nreturn payload"
+    )
+    for payload in (b"good", b"bad"):
+        (job_id,) = bob.add("measured", payload)
+        bob.ended(job_id)
+    bob.add("measured", b"die")
+    bob.add("elsewhere", b"x", "?dt=2040-01-01T00:00:00Z")
+
+    def figures() -> dict[str, float]:
+        lines = scraper("GET", "/metrics").body.decode().splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+    def killed(found: dict[str, float]) -> float:
+        return sum(value for name, value in found.items() if name.startswith("hipq_context_kills_total{"))
+
+    found = eventually(lambda: killed(now := figures()) and now)
+    job = f'queue="jobs",tenant="{bob.name}",type="measured"'
+    assert found[f'hipq_jobs_ended_total{{code="ok",{job}}}'] == 1
+    assert found[f'hipq_jobs_ended_total{{code="failed",{job}}}'] == 1
+    assert found[f"hipq_run_duration_seconds_count{{{job}}}"] >= 2
+    assert found[f'hipq_jobs_live{{tenant="{bob.name}"}}'] >= 1 or eventually(
+        lambda: figures()[f'hipq_jobs_live{{tenant="{bob.name}"}}'] >= 1
+    )
+    assert found["hipq_store_up"] == 1
+    assert found['hipq_engines{queue="jobs"}'] >= 1
+    for name in ('hipq_queue_oldest_due_seconds{queue="jobs"}', "hipq_journal_bytes", "hipq_journal_jobs",
+                 "hipq_http_connections", 'hipq_contexts{state="idle"}', "process_resident_memory_bytes"):  # fmt: skip
+        assert found[name] >= 0
+    assert found["hipq_journal_limit_bytes"] == 1 << 30
+    assert found["hipq_http_connections"] >= 1

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hipq.daemon.tenancy.authenticator import LOOKUP_SECONDS, Authenticator
-from hipq.daemon.tenancy.tenants import ADMIN, Tenants
+from hipq.daemon.tenancy.tenants import Tenants
+from hipq.daemon.tenancy.tokens import ALL_TENANTS
 from hipq.errors import StoreUnavailable
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
@@ -49,7 +50,7 @@ def test_a_token_says_whose_it_is(store: Store) -> None:
     tenants.add("acme")
     tenants.add("bob")
     _, acme = tenants.token("acme")
-    _, admin = tenants.token(ADMIN)
+    _, admin = tenants.token(ALL_TENANTS)
     door = Authenticator(tenants)
 
     async def ask() -> None:
@@ -63,7 +64,7 @@ def test_a_token_says_whose_it_is(store: Store) -> None:
         assert not door.may_act_for(caller, "bob")
         boss = await door.caller(bearer(admin))
         assert boss
-        assert boss.is_admin
+        assert boss.is_operator
         assert door.may_act_for(boss, "bob")
         assert not door.may_act_for(boss, "carl"), "whom nobody has added"
 

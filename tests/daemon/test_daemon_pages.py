@@ -14,6 +14,7 @@ from hipq.daemon.daemon import Daemon
 from hipq.daemon.dashboard import handlers as handler_pages
 from hipq.daemon.dashboard.handlers import compared
 from hipq.daemon.dashboard.pages import pages_of
+from hipq.daemon.handlers.keys import new_key
 from hipq.daemon.http.api import ROUTES
 from hipq.daemon.tenancy.tenants import Quotas
 from hipq.dashboard import site as site_module
@@ -24,6 +25,7 @@ from hipq.dashboard.visit import Role, Visit, Visitor
 from hipq.errors import StoreUnavailable
 from hipq.journal import JournalFinding
 from hipq.sandbox import Handler
+from hipq.sandbox.policy import Policy, RetryPolicy
 from tests.daemon.working import add, ended, made, python, row
 from tests.daemon.working import daemon as started
 from tests.dashboard.hostile import TEXTS, Markup, faults
@@ -157,6 +159,21 @@ def test_handlers_their_versions_and_what_differs(idle: Daemon) -> None:
         assert faults(html) == []
 
 
+def test_how_a_handler_runs_and_never_what_its_secrets_are(idle: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPQ_SECRETS_KEY", new_key())
+    idle.secrets.set("acme", "BANK_KEY", "canary-of-the-pages")
+    policy = Policy(memory=64, secrets=("BANK_KEY",), retry=RetryPolicy(attempts=3), network=("a.example", "b.example"))
+    old = idle.handlers.set("acme", "charge", lang="python", body="return 1")
+    idle.handlers.set("acme", "charge", lang="python", body="return 1", policy=policy)
+    html = page(idle, "/handlers/acme/charge")
+    assert rows(html, "policy") == [
+        ["memory", "64"], ["network", "a.example, b.example"], ["retry.attempts", "3"], ["secrets", "BANK_KEY"],
+    ]  # fmt: skip
+    assert "canary" not in html
+    assert "no settings of its own" in page(idle, "/handlers/acme/charge", version=old.id)
+    assert "+secrets: BANK_KEY" in unescape(page(idle, "/handlers/acme/charge", against=old.id))
+
+
 def test_handlers_page_by_page(idle: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler_pages, "ROWS", 2)
     for tenant in ("acme", "zeta"):
@@ -184,6 +201,20 @@ def test_sources_that_are_too_long_are_cut_and_not_compared(idle: Daemon) -> Non
     assert html.count("x" * 1000) == 99
     assert "the first 100,000 of 200,002 characters" in html
     assert "They are too long to be compared here" in html
+
+
+def test_what_a_handler_printed_is_on_the_page_of_its_job(tmp_path: Path, url: str) -> None:
+    with started(tmp_path, url) as daemon:
+        python(daemon, "mail", "print('to <b>', payload)\nprint('card: 4111')")
+        (job_id,) = add(daemon, "mail", b"ann")
+        ended(daemon, job_id)
+        site = Site([daemon.app], mask=["card"], more=pages_of(daemon))
+        visit = Visit("GET", f"/jobs/{job_id}", "", {}, {}, {}, Visitor("vera", Role.VIEW))
+        html = site.reply(visit).body.decode()
+    assert faults(html) == []
+    (printed,) = re.findall(r'<pre id="printed-text-\d+"[^>]*>(.*?)</pre>', html, re.DOTALL)
+    assert unescape(printed) == "to <b> ann\ncard: •••"
+    assert "Has run in its context" in html
 
 
 def test_the_last_errors_of_a_handler(tmp_path: Path, url: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hipq.daemon.handlers import handlers as module
 from hipq.daemon.handlers.handlers import FRESH, KEPT, OLD, Handlers
 from hipq.errors import Conflict, Invalid, NotFound, StoreUnavailable
+from hipq.sandbox.policy import Policy
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from tests.engine.conftest import url
@@ -279,3 +280,23 @@ def test_many_threads_ask_while_versions_come(store: Store) -> None:
     assert found.body == "return 19"
     last = Handlers(store).get("acme", "resize")
     assert last == found
+
+
+def test_two_who_put_at_once_leave_the_limit_of_the_version_that_runs(store: Store) -> None:
+    """The second puts its version between the first one's version and the first one's limit."""
+
+    class Between(Watched):
+        def change_note(self, kind: str, name: str, change: Any) -> str:
+            if kind == module.LIMITS and not self.asked_to_change:
+                self.asked_to_change = True
+                Handlers(store).set("acme", "mail", lang="shell", body="true", policy=Policy(concurrency=7))
+            return store.change_note(kind, name, change)
+
+        asked_to_change = False
+
+    first = Handlers(Between(store))
+    first.set("acme", "mail", lang="shell", body="true", policy=Policy(concurrency=2))
+    assert first.limits() == {"acme/mail": 7}
+    assert first.versions("acme", "mail")[0].policy.concurrency == 7
+    first.delete("acme", "mail", purge=True)
+    assert first.limits() == {}

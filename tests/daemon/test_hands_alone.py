@@ -8,8 +8,11 @@ from typing import Any
 
 import msgspec
 
+from hipq.daemon.handlers.keys import SecretKeys
+from hipq.daemon.handlers.secrets import TenantSecrets
 from hipq.daemon.ids import Ids
 from hipq.daemon.job_factory import PLAIN, job
+from hipq.daemon.job_output import JobOutput
 from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.tenancy.fair_queue import BATCH
 from hipq.engine.lanes import Spare
@@ -22,6 +25,7 @@ from hipq.job.run_result import Decided, Errored, GivenBack, Succeeded
 from hipq.job.spec import Spec
 from hipq.job.states import EXECUTING, RUNNING
 from hipq.sandbox import ContextJob, Handler, JobReport
+from hipq.sandbox.policy import Policy
 from tests.engine.working import until
 
 
@@ -39,6 +43,7 @@ class Scripted:
         tasks: Sequence[ContextJob],
         started: Callable[[ContextJob], None],
         ended: Callable[[JobReport], None],
+        *_: object,
     ) -> list[ContextJob]:
         self.batches.append([task.payload.decode() for task in tasks])
         self.homes.append(handler.home[-1])
@@ -66,6 +71,10 @@ class Unlimited:
         return False
 
 
+def spec(name: str, _policy: Policy | None = None) -> Spec:
+    return Spec(name, retry=fixed(60, attempts=9), run_timeout=60)
+
+
 class Bench:
     """An executor with nothing around it."""
 
@@ -73,6 +82,7 @@ class Bench:
         self.contexts = Scripted(act)
         contexts: Any = self.contexts
         quotas: Any = Unlimited()
+        store: Any = None  # of handlers without secrets nothing is asked
         self.handler: Callable[[str, str], Handler | None] = lambda tenant, name: Handler("1", tenant, name, "php", "x")
         self.now = 1_000
         steady = lambda: self.now  # noqa: E731 - turned by hand: on a busy machine a job may take any time
@@ -80,7 +90,7 @@ class Bench:
         ids = Ids(None, 1)  # type: ignore[arg-type]
         self.hands = SandboxExecutor(
             contexts, lambda tenant, name: self.handler(tenant, name), launcher, ids, lambda: 1_000, steady,
-            lambda: None, lambda: None, concurrency, quotas,
+            lambda: None, lambda: None, concurrency, quotas, JobOutput(), spec, TenantSecrets(store, SecretKeys()),
         )  # fmt: skip
         self._ids = iter(range(1, 1_000_000))
 
@@ -88,7 +98,7 @@ class Bench:
         new = job(1, tenant, name, payload.encode(), PLAIN, 1_000)
         found = blank(new, numbered(next(self._ids), 1))
         found = msgspec.structs.replace(found, phase=EXECUTING, state=RUNNING, attempt=1, owner=1, crashes=crashes)
-        return Execution(found, Spec(name, retry=fixed(60, attempts=9), run_timeout=60), 1)
+        return Execution(found, spec(name), 1)
 
     def run(self, *some: Execution) -> list[Execution]:
         self.hands.launch(some)

@@ -27,6 +27,7 @@ from tests.daemon.working import add, daemon, ended, made, python, refuse
 from tests.engine.conftest import url
 from tests.proxy import Proxy
 from tests.servers import fresh_database
+from tests.their_connection import committed
 
 __all__ = ["url"]
 
@@ -167,5 +168,5 @@ def _allow(url: str, served: Any) -> None:
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn:
             conn.execute("DROP TRIGGER picky")
     else:
-        with psycopg.connect(url, autocommit=True) as pg:
-            pg.execute(f"ALTER TABLE {queue.table} DROP CONSTRAINT picky".encode())
+        with committed(url) as conn:
+            conn.execute(f"ALTER TABLE {queue.table} DROP CONSTRAINT picky")

@@ -93,6 +93,15 @@ def schemathesis(tenant: Tenant, folder: Path, examples: int, *more: str) -> Non
     (folder / "schemathesis.toml").write_text(
         f'[parameters]\nclient = "{tenant.name}"\nwait = 0\n'
         '[[operations]]\ninclude-path = "/v1/{client}/events"\nenabled = false\n'
+        # These take what PUT /v1/{client}/handlers/{type} takes: hundreds of handlers, of which each is parsed or run.
+        + "".join(
+            f'[[operations]]\ninclude-path = "{path}"\nphases.coverage.enabled = false\n'
+            for path in (
+                "/{client}/handler/add/{type}",
+                "/{client}/handler/add/{type}/add",
+                "/v1/{client}/handlers/{type}/test",
+            )
+        )
     )
     command = [
         sys.executable, "-m", "schemathesis.cli", "run", f"{tenant.daemon.address}/openapi.json",

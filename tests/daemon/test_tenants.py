@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hipq.daemon.tenancy.tenants import ADMIN, TOKENS, Quotas, Tenants, described, tenant_name
+from hipq.daemon.tenancy.tenants import TOKENS, Quotas, Tenants, described, tenant_name
+from hipq.daemon.tenancy.tokens import ALL_TENANTS
 from hipq.errors import Conflict, Invalid, NotFound
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
@@ -84,7 +85,7 @@ def test_of_a_token_only_its_hash_is_kept(tenants: Tenants, store: Store) -> Non
     assert secret not in kept_text
     assert secret.removeprefix("hipq_") not in kept_text
     assert kept.sha256 in kept_text
-    shown = str(described(tenants.get("acme")))
+    shown = str(described(tenants.get("acme"))) + str(tenants.tokens("acme"))
     assert kept.id in shown
     assert "the shop" in shown
     assert kept.sha256 not in shown
@@ -95,10 +96,10 @@ def test_a_revoked_token_is_known_to_nobody(tenants: Tenants, store: Store) -> N
     first, _ = tenants.token("acme")
     second, _ = tenants.token("acme")
     other = Tenants(store)
-    assert {caller.token for caller in other.look().callers.values()} == {first.id, second.id}
+    assert {caller.token.id for caller in other.look().callers.values()} == {first.id, second.id}
     tenants.revoke("acme", first.id)
-    assert {caller.token for caller in tenants.known().callers.values()} == {second.id}, "here at once"
-    assert {caller.token for caller in other.look().callers.values()} == {second.id}
+    assert {caller.token.id for caller in tenants.known().callers.values()} == {second.id}, "here at once"
+    assert {caller.token.id for caller in other.look().callers.values()} == {second.id}
     with pytest.raises(NotFound, match="has no token"):
         tenants.revoke("acme", first.id)
     with pytest.raises(NotFound):
@@ -145,14 +146,14 @@ def test_a_slow_look_does_not_replace_what_a_later_one_has_found(
 
 def test_an_admins_token_is_no_tenants(tenants: Tenants) -> None:
     tenants.add("acme")
-    _, secret = tenants.token(ADMIN)
+    _, secret = tenants.token(ALL_TENANTS)
     known = tenants.look()
     assert secret
     assert set(known.tenants) == {"acme"}
-    assert [caller.is_admin for caller in known.callers.values()] == [True]
+    assert [caller.is_operator for caller in known.callers.values()] == [True]
     assert [one.name for one in tenants.list()] == ["acme"]
-    (kept,) = tenants.get(ADMIN).tokens
-    tenants.revoke(ADMIN, kept.id)
+    (kept,) = tenants.get(ALL_TENANTS).tokens
+    tenants.revoke(ALL_TENANTS, kept.id)
     assert tenants.look().callers == {}
 
 
@@ -178,5 +179,5 @@ def test_a_tenant_has_only_so_many_tokens(tenants: Tenants) -> None:
         tenants.token("acme")
     with pytest.raises(Conflict, match="revoke those"):
         tenants.token("acme")
-    with pytest.raises(Invalid, match="note"):
+    with pytest.raises(Invalid, match="name"):
         tenants.token("acme", "a\nb")

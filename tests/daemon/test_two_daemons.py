@@ -19,7 +19,9 @@ from hipq.daemon.daemon import Daemon
 from hipq.daemon.http import not_stored_yet
 from hipq.daemon.http.api import app
 from hipq.daemon.ids import BLOCK, RUN
-from tests.daemon.api_serving import Site, eventually
+from hipq.limits.tenants import PerTenant
+from hipq.stores.filters import Filter
+from tests.daemon.api_serving import Site, Tenant, eventually
 from tests.daemon.test_api_behind import call
 from tests.daemon.working import add, made
 from tests.ending import at_the_end
@@ -151,6 +153,38 @@ def test_result_waits_for_a_job_that_was_posted_to_the_other_daemon(pair: Site) 
         (job_id,) = mine.add("shout", f"hello {n}".encode())
         got = second.call("GET", f"/v1/{mine.name}/jobs/{job_id}/result?wait=30", token=mine.token)
         assert (got.status, got.body) == (200, f"HELLO {n}".encode())
+
+
+def test_quotas_that_are_changed_while_they_run_count_at_both_within_a_second_or_so(pair: Site) -> None:
+    mine = pair.tenant()
+    mine.handler("slow", "import time\ntime.sleep(0.4)")
+    both = [Tenant(daemon, mine.name, mine.token) for daemon in pair.daemons]
+
+    def posted(*statuses: int) -> bool:
+        return all(one("POST", "/{}/job/later/add?dt=2040-01-01T00:00:00Z", b"x").status in statuses for one in both)
+
+    def soon(true: Any) -> None:
+        began = time.monotonic()
+        eventually(true, 20)
+        took.append(time.monotonic() - began)
+
+    took: list[float] = []
+    assert posted(200)
+    pair.tenants.set(mine.name, waiting=1)
+    soon(lambda: posted(429))
+    pair.tenants.set(mine.name, waiting=0, requests=1)
+    soon(lambda: posted(200))
+    soon(lambda: all(429 in [one("GET", "/v1/{}/queues").status for _ in range(2)] for one in both))
+    pair.tenants.set(mine.name, requests=0, running=1)
+    (queue,) = pair._store.queues()
+    soon(lambda: PerTenant({mine.name: 1}) in pair._store.rules(queue.number).limits)
+    ids = [job_id for one in both for job_id in one.add("slow", b"1\n2\n")]
+    executing = Filter(queue.number, tenant=mine.name, phase="executing", limit=10)
+    looks = [len(pair._store.find(executing))]
+    while len(pair._store.find(Filter(queue.number, tenant=mine.name, job_type="slow", state="final"))) < len(ids):
+        looks.append(len(pair._store.find(executing)))
+    assert max(looks) == 1
+    assert sorted(took)[2] < 3, "the machine may have been busy once"
 
 
 def balancer(folder: Path, ports: list[int]) -> tuple[list[str], int]:

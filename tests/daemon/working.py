@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psycopg
 
 from hipq.daemon.daemon import Daemon, Options
 from hipq.daemon.job_factory import Options as JobOptions
@@ -21,6 +20,7 @@ from hipq.sandbox import ContextSettings
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.stores.protocols import Store
 from tests.engine.working import until
+from tests.their_connection import committed
 
 SETTINGS = ContextSettings(trust=bool(why_no_sandbox()))
 
@@ -106,5 +106,5 @@ def refuse(store: Store, url: str, payload: str) -> None:
             )
     else:
         check = f"CHECK (job_data NOT LIKE '%{payload}%')"
-        with psycopg.connect(url, autocommit=True) as pg:
-            pg.execute(f"ALTER TABLE {queue.table} ADD CONSTRAINT picky {check}".encode())
+        with committed(url) as conn:
+            conn.execute(f"ALTER TABLE {queue.table} ADD CONSTRAINT picky {check}")

@@ -13,8 +13,10 @@ from tests.daemon.browser import Browser
 _FOUND: Final = """axe.run(%s).then(({violations}) => violations
     .filter(one => ["serious", "critical"].includes(one.impact))
     .flatMap(one => one.nodes.map(node => `${one.id} at ${node.target}: ${node.failureSummary}`)))"""
-SEEN: Final = ("color-contrast", "link-in-text-block", "scrollable-region-focusable", "meta-viewport")
-"""The rules that depend on colours and on room: the others find the same in each light and on each screen."""
+COLOURS: Final = ("color-contrast", "link-in-text-block")
+"""The rules that depend on the light."""
+ROOM: Final = ("scrollable-region-focusable", "meta-viewport")
+"""Those that depend on the screen."""
 
 
 @cache

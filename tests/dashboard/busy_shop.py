@@ -49,6 +49,9 @@ class BusyShop:
         @orders.job(retry=None)
         def refund(job: Job[Any]) -> Any:
             clock.advance(seconds=self.chance.random() * 2)
+            if job.data["amount"] < 30:
+                for copy in ("customer", "ledger"):
+                    job.enqueue(receipt, {"to": f"{copy}@example.com"}, key=f"{job.key}-{copy}")
             if job.data["amount"] > 90:
                 raise ConnectionError("bank.example refused the connection: [Errno 111]")
             return Failed("the card has expired") if job.data["amount"] > 80 else {"refunded": job.data["amount"]}
@@ -58,7 +61,7 @@ class BusyShop:
             raise TimeoutError("the ledger did not answer in 5 s")
 
         mails.job("newsletter", windows=[window("22:00", "05:00", tz="Europe/Rome")])(lambda _: None)
-        mails.job("receipt")(lambda job: {"mailed to": job.data["to"]})
+        receipt = mails.job("receipt")(lambda job: {"mailed to": job.data["to"]})
         daily = reports.job("daily")(lambda _: None)
         daily.cron("0 6 * * *", {"region": "east"}, tz="Europe/Rome")
         daily.cron("*/15 * * * *", {"region": "north"}, name="quarterly")

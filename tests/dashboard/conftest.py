@@ -11,6 +11,17 @@ from hipq import Hipq
 from hipq.dashboard import site as site_module
 from hipq.dashboard.application import Dashboard, asgi
 from tests.dashboard.serving import Served, Watched
+from tests.servers import clean_database
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database on either store."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/shop.db"
+    else:
+        with clean_database() as url:
+            yield url
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,20 +13,11 @@ from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role
 from hipq.testing.clock import HandClock
 from tests.dashboard.seen import do, go, parsed, see
-from tests.servers import clean_database
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    if request.param == "sqlite":
-        yield from _site(f"sqlite:///{tmp_path}/shop.db")
-    else:
-        with clean_database() as url:
-            yield from _site(url)
-
-
-def _site(url: str) -> Iterator[Site]:
-    app = Hipq("shop", url, clock=HandClock())
+@pytest.fixture
+def site(either_url: str) -> Iterator[Site]:
+    app = Hipq("shop", either_url, clock=HandClock())
     orders = app.queue("orders")
     orders.job("charge")(lambda _: Wait())
     orders.request("pay", to="https://ann:secret@bank.example/pay/{key}", answers="kafka://payments-in", key="ref")
@@ -167,3 +157,27 @@ def test_what_cannot_be_looked_for_is_said_in_a_sentence(site: Site, url: str) -
 def test_what_is_not_there_is_not_found(site: Site, number: str) -> None:
     assert go(site, f"/answers/{number}").status == 404
     assert go(site, "/answers?queue=no").status == 404
+
+
+def test_a_long_answer_is_cut(site: Site, app: Hipq) -> None:
+    app.answer("orders", "charge", "long", "x" * 1_000_000)
+    number = app.answers.list()[-1].id
+    page = see(site, f"/answers/{number}", Role.VIEW)
+    assert len(page.text) < 100_000
+    assert page.one("a", href=f"/answers/{number}/data").text == "Download it whole"
+
+
+def test_answers_of_a_key_are_found_in_all_queues_and_of_a_type_among_the_newest(
+    site: Site, app: Hipq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "LOOKED", 3)
+    monkeypatch.setattr(answers, "QUEUES", 1)
+    app.answer("orders", "charge", "<b>bold</b>", "again")
+    for n in range(4):
+        app.answer("mails", "digest", f"digest-{n}", n)
+    assert _listed(site, "/answers?key=%3Cb%3Ebold%3C/b%3E") == [("<b>bold</b>", "early, or of no job")] * 2
+    assert _listed(site, "/answers?key=order-1&state=conflict") == [("order-1", "contradicting")]
+    assert _listed(site, "/answers?key=order-1&state=late") == []
+    assert [key for key, _ in _listed(site, "/answers?queue=mails&type=digest")] == ["digest-3", "digest-2", "digest-1"]
+    assert _listed(site, "/answers?queue=mails&type=send") == [], "it is not among the newest"
+    assert "the newest 3 were looked at" in see(site, "/answers?queue=mails&type=send").text

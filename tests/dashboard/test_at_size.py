@@ -1,5 +1,7 @@
 """Every page is quick, however many jobs there are: 10,000,000 that have ended are HIPQ_TEST_JOBS=10000000.
 
+HIPQ_TEST_BESIDE=3000 adds so many jobs a second meanwhile, in a process of its own, and another one runs them.
+
 The table that it prints at the end has the median and the best of five visits, the processor's part of the median (of
 this process and of the server's), and beside a list the same question in plain SQL.
 """
@@ -25,20 +27,23 @@ from hipq.dashboard.job_filter import FIELDS, STATES
 from hipq.dashboard.site import ROUTES, Site
 from hipq.dashboard.tokens import Tokens
 from hipq.stores.filters import AnswerFilter, Filter
+from tests.dashboard.beside import busy
 from tests.dashboard.plain_sql import Asked, Plain, PlainPostgres, PlainSqlite
 from tests.dashboard.seen import do, go
-from tests.dashboard.very_many import fill, shop
+from tests.dashboard.very_many import fill, parent, shop
 from tests.dashboard.visiting import TOKENS
 from tests.servers import OwnPostgres
 
 JOBS: Final = int(os.environ.get("HIPQ_TEST_JOBS", "100000"))
 MOST: Final = float(os.environ.get("HIPQ_TEST_PAGE_MS", "100"))
 """Milliseconds for a page. More of them, where the machine has much else to do."""
+BESIDE: Final = int(os.environ.get("HIPQ_TEST_BESIDE", "0"))
 VISITS: Final = 5
 
 PAGES: Final = (
     "/", "/?over=day", "/?over=week", "/queues", "/queues/orders", "/queues/orders?over=week", "/jobs",
-    "/jobs/{ok}", "/jobs/{error}", "/jobs/{ready}", "/jobs/{scheduled}", "/jobs/{waiting}", "/jobs/{running}",
+    "/jobs/{ok}", "/jobs/{parent}", "/jobs/{error}", "/jobs/{ready}", "/jobs/{scheduled}", "/jobs/{waiting}",
+    "/jobs/{running}",
     "/jobs/{ok}/data", "/jobs/{ok}/result", "/jobs/{ready}/cancel", "/jobs/{ready}/change",
     "/bulk?do=requeue&job={error}", "/bulk?do=requeue&all=1&state=failed", "/bulk?do=cancel&all=1&state=scheduled",
     "/bulk?do=run&all=1&state=scheduled&type=charge", "/bulk?do=requeue&all=1&error=bank-17", "/bulk/{operation}",
@@ -97,6 +102,9 @@ LISTS: Final = {
     "AND create_time < {now} - 172800000000",
     "tenant=acme&type=ship": "tenant = 'acme' AND job_type = 'ship'",
     "tenant=acme&key=nothing": "tenant = 'acme' AND job_key = 'nothing'",
+    "parent={parent}": "meta = '{{\"parent\":{parent}}}'",
+    "parent={parent}&state=failed": "meta = '{{\"parent\":{parent}}}' AND state = 'final' AND code = 'failed'",
+    "parent=1": "meta = '{{\"parent\":1}}'",
 }
 """What the jobs page is asked, and the same in SQL."""
 VISITED: Final = (
@@ -129,7 +137,8 @@ class Sized:
         }
         site.apps[0].rules.set_limit("orders", [limit(JOBS // 10), per_lane(JOBS // 20)])
         self.named["answer"] = site.store.answers(AnswerFilter(number, state="late", newest=True, limit=1))[0].id
-        self.named["now"] = site.store.now()
+        self.named["now"], self.named["parent"] = site.store.now(), parent(number)
+        self.beside = ""
         started = do(site, "/bulk", {"do": "run", "job": [str(self.named["ready"])]}).removeprefix("/bulk/")
         site.operations.get(started).thread.join(60)
         self.named["operation"] = started
@@ -155,6 +164,7 @@ class Sized:
 
     def table(self) -> str:
         found = [f"{self.name}: {JOBS:,} jobs have ended; doctor looks for {self.doctor:.0f} ms, in the background"]
+        found += [f"beside: {self.beside}"] if self.beside else []
         found.append(f"{'ms':>8}{'best':>8}{'cpu':>8}{'plain SQL':>11}  page")
         for page, line in self.lines.items():
             plain = str(line.plain) if line.plain else ""
@@ -169,7 +179,9 @@ def sized(request: pytest.FixtureRequest) -> Iterator[Sized]:
         fill(url, JOBS)
         app = shop(url)
         found = Sized(request.param, Site([app], gate=Gate(Tokens(TOKENS))), plain())
-        yield found
+        with busy(url, BESIDE) as ended:
+            yield found
+            found.beside = ended()
         app.close()
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print(f"\n{found.table()}")

@@ -76,7 +76,7 @@ def test_it_asks_first_and_says_of_how_many(site: Site) -> None:
     page = see(site, "/bulk?do=change&all=1&prefix=k-&state=scheduled", Role.OPERATE)
     assert page.one("h1").text == "Change 3 jobs?"
     assert [chip.text for chip in page.all(class_="chip")] == ["state scheduled", "key begins with k-"]
-    assert {"csrf", "at", "priority", "prefix", "state", "all", "until", "do"} == fields(page).keys()
+    assert {"csrf", "once", "at", "priority", "prefix", "state", "all", "until", "do"} == fields(page).keys()
     page = see(site, "/bulk?do=requeue&all=1", Role.OPERATE)
     assert page.one("h1").text == "Requeue 0 jobs?"
     assert not page.all("button")

@@ -8,8 +8,7 @@ from typing import Final
 
 import pytest
 
-from hipq.dashboard.recording import action_of
-from hipq.dashboard.site import ROUTES
+from hipq.dashboard.site import ROUTES, action_of
 from hipq.dashboard.visit import Role
 from hipq.limits.rules import Rules
 from tests.dashboard.person import Person, person

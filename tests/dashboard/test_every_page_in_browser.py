@@ -9,8 +9,8 @@ import pytest
 
 from hipq.dashboard import live
 from hipq.dashboard.site import ROUTES
-from tests.dashboard.axe import SEEN, barriers
-from tests.dashboard.looks import LIGHT, LOOKS, Look, put_on
+from tests.dashboard.axe import COLOURS, ROOM, barriers
+from tests.dashboard.looks import DARK, LIGHT, LOOKS, PHONE, Look, put_on
 from tests.dashboard.person import Person, person
 from tests.dashboard.serving import eventually
 
@@ -20,6 +20,8 @@ NO_PAGES: Final = {"/health", "/jobs/{id}/data", "/jobs/{id}/result", "/answers/
 """What is downloaded, or for programs."""
 UNFOLDED: Final = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
 LOADED: Final = "performance.getEntriesByType('resource').map(one => one.name)"
+RULES: Final = {LIGHT: (), DARK: COLOURS, PHONE: ROOM}
+"""Only by day a page is looked at for everything: the other rules find the same in each light and on each screen."""
 WATCHED: Final = """
     window.shifts = [];
     const watch = list => shifts.push(...list.getEntries().map(one => one.value));
@@ -36,16 +38,37 @@ def ada(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield found
 
 
+def looks(ada: Person) -> Iterator[Look]:
+    """One after the other; on PostgreSQL one will do, since no look is a store's."""
+    for look in LOOKS if ada.app.url.startswith("sqlite") else (LIGHT,):
+        put_on(ada.browser, look)
+        yield look
+
+
 def paths(ada: Person) -> dict[str, list[str]]:
     """Where each pattern leads; more than once where its page has several faces."""
     ids = ada.shop.ids
     early, conflict = (ada.app.answers.list(state=state, limit=1)[0] for state in ("buffered", "conflict"))
-    faces = ("order-waiting", "order-1-0", "refund-broken", "settle-14", "later-1", "later-4", "refund-now-0")
+    faces = (
+        "refund-0",
+        "order-waiting",
+        "order-1-0",
+        "refund-broken",
+        "settle-14",
+        "later-1",
+        "later-4",
+        "refund-now-0",
+    )
     return {
         "/": ["/", "/?over=week"],
         "/queues": ["/queues"],
         "/queues/{name}": ["/queues/orders", "/queues/reports"],
-        "/jobs": ["/jobs", "/jobs?state=error&before=1m&queue=orders", "/jobs?key=none"],
+        "/jobs": [
+            "/jobs",
+            f"/jobs?parent={ids['refund-0']}",
+            "/jobs?state=error&before=1m&queue=orders",
+            "/jobs?key=none",
+        ],
         "/jobs/{id}": [f"/jobs/{ids[key]}" for key in faces],
         "/jobs/{id}/cancel": [f"/jobs/{ids['later-1']}/cancel", f"/jobs/{ids['refund-broken']}/cancel"],
         "/jobs/{id}/change": [f"/jobs/{ids['later-1']}/change"],
@@ -71,24 +94,27 @@ def test_every_route_is_looked_at(ada: Person) -> None:
     assert {*paths(ada)} | NO_PAGES == {route.pattern for route in ROUTES if route.method == "GET"}
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=[look.name for look in LOOKS])
-def test_every_page(ada: Person, look: Look) -> None:
-    put_on(ada.browser, look)
-    on_sqlite = ada.app.url.startswith("sqlite")  # on PostgreSQL the pages are the same
-    wrong: list[tuple[str, str]] = []
-    for path in [path for some in paths(ada).values() for path in some]:
-        ada.go(path)
-        draws = ada.browser.evaluate("document.querySelector('[data-chart]') !== null")
-        loads = any("uPlot" in url for url in ada.browser.evaluate(LOADED))
-        assert draws == loads, path
-        found = ada.complaints()
-        if on_sqlite:
-            ada.browser.evaluate(UNFOLDED)
-            found += barriers(ada.browser, () if look is LIGHT else SEEN)
-        wrong += [(path, one) for one in found]
-        if (width := ada.browser.evaluate("document.documentElement.scrollWidth")) > look.width:
-            wrong.append((path, f"is {width} pixels wide"))
+def test_every_page(ada: Person) -> None:
+    wrong: list[tuple[str, str, str]] = []
+    for look in looks(ada):
+        for path in [path for some in paths(ada).values() for path in some]:
+            wrong += [(look.name, path, one) for one in looked_at(ada, path, look)]
     assert wrong == []
+
+
+def looked_at(ada: Person, path: str, look: Look) -> list[str]:
+    """What is wrong with a page."""
+    ada.go(path)
+    draws = ada.browser.evaluate("document.querySelector('[data-chart]') !== null")
+    loads = any("uPlot" in url for url in ada.browser.evaluate(LOADED))
+    assert draws == loads, path
+    wrong = ada.complaints()
+    if ada.app.url.startswith("sqlite"):
+        ada.browser.evaluate(UNFOLDED)
+        wrong += barriers(ada.browser, RULES[look])
+    if (width := ada.browser.evaluate("document.documentElement.scrollWidth")) > look.width:
+        wrong.append(f"is {width} pixels wide")
+    return wrong
 
 
 def test_refusals_and_help(ada: Person) -> None:
@@ -124,15 +150,11 @@ def test_the_first_view_is_light(ada: Person) -> None:
     assert sum(size for _, size in parts) < FIRST_VIEW, parts
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=[look.name for look in LOOKS])
-def test_nothing_moves_under_the_eyes_while_it_is_live(
-    ada: Person, look: Look, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_moves_under_the_eyes_while_it_is_live(ada: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PERIOD", 0.05)
     monkeypatch.setattr(live, "REST", 1)
-    put_on(ada.browser, look)
     job = ada.shop.ids["later-3"]
-    for path in ("/", "/queues/orders", f"/jobs/{job}"):
+    for look, path in ((look, path) for look in looks(ada) for path in ("/", "/queues/orders", f"/jobs/{job}")):
         ada.go(path)
         eventually(lambda: ada.dashboard.live._streams)
         ada.browser.evaluate(WATCHED)
@@ -142,6 +164,6 @@ def test_nothing_moves_under_the_eyes_while_it_is_live(
             ada.browser.eventually("window.told")
             ada.browser.evaluate("window.told = false")
         shifts = ada.browser.evaluate(SEEN_SINCE)
-        assert max(shifts, default=0) < 0.01, (path, shifts)  # a history that grows by a line
+        assert max(shifts, default=0) < 0.01, (look.name, path, shifts)  # a history that grows by a line
         ada.browser.evaluate("document.querySelector('main').prepend(document.createElement('hr'))")
         ada.browser.eventually(f"shifts.length > {len(shifts)}")  # so it would have been noticed

@@ -11,7 +11,9 @@ import pytest
 from markupsafe import escape
 from msgspec.structs import replace
 
+from hipq import Hipq
 from hipq.dashboard import job_filter, looking
+from hipq.dashboard.pages import jobs as jobs_page
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role
 from hipq.job.model import Change
@@ -320,3 +322,38 @@ def test_jobs_of_a_time_are_found_however_unevenly_they_came(site: Site, monkeyp
         assert keys(see(site, f"/jobs?since={moment}&order=oldest")) == since[:50]
         assert keys(see(site, f"/jobs?before={moment}")) == before[::-1][:50]
         assert keys(see(site, f"/jobs?since={moment}")) == since[::-1][:50]
+
+
+def test_very_many_queues_are_looked_at_some_at_a_time_and_a_key_is_found_in_each(
+    either_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs_page, "QUEUES", 2)
+    app = Hipq("shop", either_url, clock=HandClock())
+    app.migrate()
+    ids = {}
+    for name in ("one", "two", "three", "four", "five"):
+        added = app.queue(name)
+        for key in ("same", name):
+            ids[name, key] = int(added.enqueue("work", key=key))
+    site = Site([app])
+
+    def seen(url: str) -> list[str]:
+        return [row.all("a")[0].text for row in see(site, url).one("tbody", id="rows").all("tr")]
+
+    def of(*some: tuple[str, str]) -> set[str]:
+        return {str(ids[one]) for one in some}
+
+    page = see(site, "/jobs")
+    assert "Of the queues 1 to 2 of 5" in page.text
+    (following,) = page.all("a", rel="next")
+    assert set(seen("/jobs")) == of(("one", "same"), ("one", "one"), ("two", "same"), ("two", "two"))
+    assert following.attributes["href"] == "/jobs?part=2"
+    assert set(seen("/jobs?part=3")) == set(seen("/jobs?part=99")) == of(("five", "same"), ("five", "five"))
+    assert set(seen("/jobs?queue=four&part=3")) == of(("four", "same"), ("four", "four"))
+    assert "Of the queues" not in see(site, "/jobs?queue=four").text
+    assert set(seen("/jobs?key=four")) == of(("four", "four"))
+    assert set(seen("/jobs?prefix=f")) == of(("four", "four"), ("five", "five"))
+    assert set(seen("/jobs?key=same&part=2")) == of(("three", "same"), ("four", "same"))
+    assert dict(go(site, "/jobs?find=five").headers)["location"] == f"/jobs/{ids['five', 'five']}"
+    assert see(site, "/bulk?do=cancel&all=1&key=same").one("h1").text == "Cancel 5 jobs?", "bulk is about all queues"
+    app.close()

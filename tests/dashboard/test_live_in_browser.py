@@ -89,16 +89,25 @@ def test_what_somebody_uses_is_left_alone_until_then(
     page.evaluate("document.querySelector('#why').blur()")
     page.eventually("document.querySelector('#form p').textContent === 'two'")
     assert page.evaluate("document.querySelector('#form [name=csrf]').value") == "of this visitor"
+    assert page.evaluate("document.querySelector('#form [name=once]').value.length") > 10
 
 
 @pytest.mark.usefixtures("jobs")
-def test_what_was_opened_stays_open(page: Browser, served: Served, dashboard: Dashboard, watched: Watched) -> None:
-    watched.parts["part"] = '<details id="more"><summary>one</summary>x</details>'
+def test_what_was_unfolded_or_folded_stays_so(
+    page: Browser, served: Served, dashboard: Dashboard, watched: Watched
+) -> None:
+    part = '<details id="more"><summary>one</summary>x</details><details id="less" open><summary>y</summary>x</details>'
+    watched.parts["part"] = part + '<details id="own"><summary>z</summary>x</details>'
     watch(page, served, dashboard)
-    page.click("document.querySelector('#more summary')")
-    watched.parts["part"] = watched.parts["part"].replace("one", "two")
-    page.eventually("document.querySelector('#more summary').textContent === 'two'")
-    assert page.evaluate("document.querySelector('#more').open")
+    for name in ("more", "less"):
+        page.click(f"document.querySelector('#{name} summary')")
+    for number in ("two", "three"):
+        watched.parts["part"] = watched.parts["part"].replace("one", "two").replace("two", number)
+        page.eventually(f"document.querySelector('#more summary').textContent === '{number}'")
+        assert page.evaluate("document.querySelector('#more').open && !document.querySelector('#less').open")
+    watched.parts["part"] = watched.parts["part"].replace('id="own"', 'id="own" open').replace("three", "four")
+    page.eventually("document.querySelector('#more summary').textContent === 'four'")
+    assert page.evaluate("document.querySelector('#own').open"), "nobody has touched it"
 
 
 def test_a_hidden_tab_costs_nothing(

@@ -37,6 +37,8 @@ def serving(application: Any) -> Iterator[int]:
         try:
             yield listening.getsockname()[1]
         finally:
+            if isinstance(application, Dashboard):
+                application.stop()  # else the server waits for the streams of those who look
             server.should_exit = True
             thread.join(30)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hipq.dashboard import bodies
 from hipq.dashboard.masks import MASK, masked
 from hipq.dashboard.site import Site
 from hipq.errors import Invalid
@@ -96,3 +98,27 @@ def test_what_is_no_list_of_names_is_refused(mask: Any) -> None:
 
 def test_a_site_shows_values_without_masked_fields() -> None:
     assert Site([], mask=["CARD"]).shown({"card": SECRET, "pin": 1}) == {"card": MASK, "pin": 1}
+
+
+def test_a_long_text_with_many_values_is_masked_at_once() -> None:
+    text = "card: 1\n" * 200_000
+    began = time.monotonic()
+    assert masked(text, ["card"]) == f"card: {MASK}\n" * 200_000
+    assert time.monotonic() - began < 5, "it took time by the square of its length"
+
+
+@pytest.mark.parametrize("text", [
+    '{"card":"4111","a":1,"card":2}', '{"a":{"card":"4111"},"a":2}', '{"\\u0063ard":"4111","\\u0063ard":1}',
+    '{"a":{"C\\u0061rd":"4111"},"a":{}}',
+])  # fmt: skip
+def test_a_name_that_is_there_twice_hides_no_value(text: str) -> None:
+    assert "4111" not in masked(text, ["card"])
+    assert "4111" not in masked({"raw": text}, ["card"])["raw"]
+    assert "4111" not in bodies.shown(text, ["card"]).text
+    assert b"4111" not in bodies.download("x", text, ["card"]).body
+
+
+def test_what_has_no_masked_name_stays_as_it_was_written() -> None:
+    text = '{"z": 1.0,  "z": 2, "a": 1e5}'
+    assert masked(text, ["card"]) == text
+    assert bodies.download("x", text, ["card"]).body.decode() == text

@@ -280,18 +280,39 @@ def test_what_a_running_handler_says_of_its_progress(site: Site, queue: Queue, r
     assert "What it is doing It is executing" in seen[0].one(id="job-head").text
 
 
-def test_a_request_is_in_the_line_with_the_names_of_its_headers(site: Site, queue: Queue, run: Run) -> None:
+def test_a_request_is_in_the_line_with_its_headers_but_for_secrets(
+    site: Site, queue: Queue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BANK_SECRET", "whsec_" + "c2VjcmV0" * 4)
     charge = queue.request(
         "charge",
         to="http://ann:secret@127.0.0.1:1/secret?token=secret",
         retry=None,
-        headers={"Authorization": "secret"},
+        headers={
+            "Authorization": "secret",
+            "X-Api-Key": "secret",
+            "X-Shop-Token": "secret",
+            "Set-Cookie2": "secret",
+            "X-Signature": "secret",
+            "Idempotency-Key": "{key} {attempt}",
+            "X-Shop": "{data.shop} <b>",
+            "X-Card": "{data.card}",
+            "X-Whole": "{data}",
+            "Card": "secret",
+        },
+        sign="BANK_SECRET",
     )
-    job_id = charge.enqueue(key="k")
+    job_id = charge.enqueue({"shop": "rome", "card": "secret"}, key="k ü")
     run()
     sent = next(one for one in line(see(site, f"/jobs/{job_id}")) if one.outside)
     assert sent.words == "Request sent: POST http://127.0.0.1:1"
-    assert sent.about == ["with the headers hipq-key, hipq-job, hipq-attempt, authorization"]
+    names, values = ([one.text for one in sent.element.one("dl").all(name)] for name in ("dt", "dd"))
+    assert dict(zip(names, values, strict=True)) == {
+        "hipq-key": "k %C3%BC", "hipq-job": str(job_id), "hipq-attempt": "1", "authorization": "•••",
+        "x-api-key": "•••", "x-shop-token": "•••", "set-cookie2": "•••", "x-signature": "•••",
+        "idempotency-key": "k ü 1", "x-shop": "rome <b>", "x-card": "•••", "x-whole": '{"shop":"rome","card":"•••"}',
+        "card": "•••", "webhook-signature": "•••",
+    }  # fmt: skip
     assert "secret" not in go(site, f"/jobs/{job_id}").body.decode()
 
 

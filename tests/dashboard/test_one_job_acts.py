@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from hipq import Hipq, Job, NotFound, Queue, Wait, fixed, window
 from hipq.dashboard import bodies
 from hipq.dashboard.site import Site
-from hipq.dashboard.visit import Reply, Role
+from hipq.dashboard.visit import Reply, Role, Visit, Visitor
 from hipq.job.meta import Meta
 from hipq.job.model import New
 from hipq.testing.clock import HandClock
@@ -122,10 +123,11 @@ def test_the_jobs_with_the_same_key_before_and_after(site: Site, queue: Queue, r
         clock.advance(hours=1)
     queue.enqueue("other", key="nightly")
     section = see(site, f"/jobs/{ids[6]}").one(id="job-relatives")
+    assert [one.text for one in section.all("h3")] == ["With the same key"]
     before, after = ([row[0] for row in table.rows()] for table in section.all("table"))
     assert before == [str(one) for one in ids[1:6]]
     assert after == [str(one) for one in ids[7:]]
-    assert [one.text for one in section.all("h3")] == ["Before, the last ones", "After"]
+    assert [one.text for one in section.all("h4")] == ["Before it, the last ones", "After it"]
     alone = queue.enqueue("work")
     assert not see(site, f"/jobs/{alone}").all(id="job-relatives")
 
@@ -147,8 +149,41 @@ def test_a_job_names_the_one_whose_handler_added_it_and_its_requeued_twin_does_n
     assert f"/jobs/{parent}" in [link.attributes["href"] for link in head.all("a")]
     page = see(site, f"/jobs/{child.id}")
     assert page.one("ol").all(class_="what")[-3].text == f"Added by job {parent}, with the key child"
+    family = page.one(id="job-relatives")
+    assert [row[:3] for row in family.one("table").rows()] == [[str(parent), "order", "ok"]]
+    family = see(site, f"/jobs/{parent}").one(id="job-relatives")
+    assert [row[:3] for row in family.one("table").rows()] == [[str(child.id), "mail", "ok"]]
+    (listed,) = see(site, f"/jobs?parent={parent}").one(id="rows").all("tr")
+    assert listed.all("a")[0].text == str(child.id)
     again = app.jobs.requeue(child.id)
+    headings = [one.text for one in see(site, f"/jobs/{again}").one(id="job-relatives").all("h3")]
+    assert headings == ["With the same key"], "a job that is added again is nobody's child"
     assert see(site, f"/jobs/{again}").one("ol").all(class_="what")[-1].text == "Added, with the key child"
+
+
+def test_children_in_any_queue_are_shown_and_a_parent_that_is_deleted_is_said_to_be(
+    site: Site, app: Hipq, queue: Queue, run: Run, clock: HandClock
+) -> None:
+    mail = app.queue("mails").job("mail")(lambda _: 1)
+
+    @queue.job
+    def order(job: Job[Any]) -> None:
+        for n in range(7):
+            job.enqueue(mail, key=f"mail-{n}")
+            job.enqueue("part", key=f"part-{n}")
+
+    parent = order.enqueue()
+    run()
+    clock.advance(days=1)
+    table = see(site, f"/jobs/{parent}").one(id="job-relatives").one("table")
+    assert [row[1] for row in table.rows()] == ["part"] * 7 + ["mail"] * 3
+    assert "All of them" in see(site, f"/jobs/{parent}").one(id="job-relatives").text
+    child = app.jobs("mails")[0]
+    assert len(see(site, f"/jobs?parent={parent}").one(id="rows").all("tr")) == 14
+    site.apps[0].store.prune(queue.number, (clock.now(), 1), 100, job_type="order")
+    assert (
+        f"Job {parent} has been deleted since it ended." in see(site, f"/jobs/{child.id}").one(id="job-relatives").text
+    )
 
 
 # -- what can be done ------------------------------------------------------------------------------------------------
@@ -169,6 +204,37 @@ def test_a_scheduled_job_can_be_run_changed_and_cancelled(site: Site, app: Hipq,
     run()
     assert done == [job_id]
     assert buttons(see(site, f"/jobs/{job_id}")) == ["Add it again"]
+
+
+def test_a_form_that_is_sent_twice_adds_a_job_once(site: Site, app: Hipq, queue: Queue, run: Run) -> None:
+    queue.job("work")(lambda _: 1)
+    job_id = queue.enqueue("work")
+    run()
+    path = f"/jobs/{job_id}"
+
+    def form() -> dict[str, str]:
+        asked = Visit("GET", path, "", {}, {}, {}, Visitor("ann", Role.OPERATE), csrf="token")
+        fields = parsed(site.reply(asked)).one("form", action=f"{path}/requeue").all("input")
+        return {one.attributes["name"]: one.attributes["value"] for one in fields}
+
+    first = form()
+    with ThreadPoolExecutor(4) as threads:
+        places = set(threads.map(lambda _: do(site, f"{path}/requeue", first), range(4)))
+    assert (len(places), app.jobs.count("orders")) == (1, 2)
+    assert do(site, f"{path}/requeue", first) in places
+    assert do(site, f"{path}/requeue", form()) not in places
+    assert app.jobs.count("orders") == 3
+    assert len(app.store.audit_log(0, 10)) == 2, "what was done once is recorded once"
+
+
+def test_a_form_that_was_wrong_may_be_sent_again(site: Site, app: Hipq, queue: Queue) -> None:
+    path = f"/jobs/{queue.enqueue('work', delay=60)}"
+    assert go(site, f"{path}/change", Role.OPERATE, {"once": "x", "delay": "soon"}).status == 400
+    assert do(site, f"{path}/change", {"once": "x", "delay": "2h"}) == f"{path}?done=change"
+    ann, bob = ({"once": "y", "reason": name} for name in ("ann", "bob"))
+    assert do(site, f"{path}/cancel", ann) == do(site, f"{path}/cancel", bob)
+    assert go(site, f"{path}/cancel", Role.OPERATE, {"once": "z"}).status == 409
+    assert '"ann"' in app.jobs("orders")[0].error
 
 
 def test_what_the_form_of_a_change_says_wrong_is_said_there(site: Site, app: Hipq, queue: Queue) -> None:

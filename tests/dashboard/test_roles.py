@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,16 +13,17 @@ from hipq import Hipq
 from hipq.dashboard.application import Dashboard
 from hipq.dashboard.gate import gate_of
 from hipq.dashboard.more import More
-from hipq.dashboard.recording import KEPT
 from hipq.dashboard.site import OPEN, ROUTES, Site
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit
 from hipq.errors import StoreUnavailable
+from hipq.observe.auditing import KEPT
 from hipq.stores.audit import entry
 from tests.contract.database import Database
 from tests.contract.test_sqlite import SqliteFile
 from tests.dashboard.test_same_site import add_route, with_action
 from tests.dashboard.visiting import HTML, SECRETS, TOKENS, Browser, ask
 from tests.engine.conftest import app, clock, make_app, url
+from tests.servers import fresh_database
 
 __all__ = ["app", "clock", "make_app", "url"]
 
@@ -64,11 +66,6 @@ def path_of(route: PageRoute, job_id: int) -> str:
     return "/".join(parts)
 
 
-@pytest.fixture
-def job_id(app: Hipq) -> int:
-    return int(app.queue("orders").enqueue("charge", {"amount": 5}, key="k"))
-
-
 def visitor(dashboard: Dashboard, name: str) -> Browser:
     browser = Browser(dashboard)
     if name:
@@ -79,16 +76,44 @@ def visitor(dashboard: Dashboard, name: str) -> Browser:
     return browser
 
 
+class Doors:
+    """One shop for all routes and roles, its two dashboards, and who has come in there."""
+
+    def __init__(self, url: str) -> None:
+        self.app = Hipq("shop", url)
+        self.app.migrate()
+        self.job_id = int(self.app.queue("orders").enqueue("charge", {"amount": 5}, key="k"))
+        self.dashboards = {read_only: served(self.app, read_only=read_only) for read_only in (False, True)}
+        self._visitors: dict[tuple[bool, str], Browser] = {}
+
+    def visitor(self, read_only: bool, name: str, path: str) -> Browser:
+        """Somebody who is in already, or new: whoever logs in or out is somebody else afterwards."""
+        if path in ("/login", "/logout"):
+            return visitor(self.dashboards[read_only][0], name)
+        if (read_only, name) not in self._visitors:
+            self._visitors[read_only, name] = visitor(self.dashboards[read_only][0], name)
+        return self._visitors[read_only, name]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("doors")
+        is_file = request.param == "sqlite"
+        found = Doors(f"sqlite:///{folder}/shop.db" if is_file else stack.enter_context(fresh_database()))
+        stack.callback(found.app.close)
+        yield found
+
+
 @pytest.mark.parametrize("name", ROLES)
 @pytest.mark.parametrize("wanted", BY_NAME)
-def test_each_may_do_what_it_may(app: Hipq, job_id: int, wanted: str, name: str) -> None:
+def test_each_may_do_what_it_may(doors: Doors, wanted: str, name: str) -> None:
     route = BY_NAME[wanted]
-    path = path_of(route, job_id)
-    for read_only in (False, True):
-        dashboard, asked = served(app, read_only=read_only)
+    path = path_of(route, doors.job_id)
+    for read_only, (_, asked) in doors.dashboards.items():
         is_open = route.role is Role.NOBODY
         for csrf in (None, ""):
-            browser = visitor(dashboard, name)
+            browser = doors.visitor(read_only, name, path)
             asked.clear()
             got = browser.get(path) if route.method == "GET" else browser.post(path, csrf=csrf)
             may = ROLES[name] >= route.role
@@ -162,8 +187,16 @@ class TestAudit:
         visitor(dashboard, "").post("/jobs/9/frob")
         visitor(dashboard, "otto").post("/jobs/9/frob", csrf="x")
         assert logged() == [
-            ("otto", "operate", "192.0.2.1", "jobs frob", "/jobs/7/frob", '{"count":3}'),
-            ("vera", "view", "192.0.2.1", "jobs frob", "/jobs/8/frob", '{"refused":"this takes the role operate"}'),
+            ("otto", "operate", "dashboard", "192.0.2.1", "jobs frob", "/jobs/7/frob", '{"count":3}'),
+            (
+                "vera",
+                "view",
+                "dashboard",
+                "192.0.2.1",
+                "jobs frob",
+                "/jobs/8/frob",
+                '{"refused":"this takes the role operate"}',
+            ),
         ]
         assert dashboard.site.store.audit_log(0, 1)[0].at == clock.now()
 

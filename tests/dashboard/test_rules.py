@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,23 +15,14 @@ from hipq.job.when import SECOND
 from hipq.job.windows import dump
 from hipq.testing.clock import HandClock
 from tests.dashboard.seen import do, go, see
-from tests.servers import clean_database
 
 MIDNIGHT = 1_767_225_600 * SECOND
 """2026-01-01 00:00 UTC."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    if request.param == "sqlite":
-        yield from _site(f"sqlite:///{tmp_path}/shop.db")
-    else:
-        with clean_database() as url:
-            yield from _site(url)
-
-
-def _site(url: str) -> Iterator[Site]:
-    app = Hipq("shop", url, clock=HandClock())
+@pytest.fixture
+def site(either_url: str) -> Iterator[Site]:
+    app = Hipq("shop", either_url, clock=HandClock())
     orders = app.queue("orders", limits=[limit(4), share({"east": 50, "west": 50})], lane_by=_region)
     orders.job("charge")(lambda _: Wait())
     mails = app.queue("mails")

@@ -30,6 +30,9 @@ _READY: Final = 100
 _WRITERS: Final = 8
 """Connections that count for themselves in the same minute."""
 
+_FAMILY: Final = 4_000
+"""A fortieth of so many are children of the first of them, and as many more."""
+
 _COMMON: Final = {
     "tenant": "CASE WHEN n % 10 = 0 THEN 'acme' WHEN n % 10 = 5 THEN 'tenant-' || (n % 1000) ELSE '' END",
     "lane": "CASE WHEN n % 100003 = 1 THEN 'vip' WHEN n % 3 = 0 THEN 'lane-' || (n % 21) ELSE '' END",
@@ -42,6 +45,8 @@ _COMMON: Final = {
     "timeout": "86400",
     "priority": "100",
     "create_time": "added",
+    "meta": f"""CASE WHEN n % 40 IN (7, 9) THEN '{{"parent":' || ((n - n % {_FAMILY} + 1) * 65536 + queue) || '}}' ELSE
+        '{{}}' END""",
 }
 _BROKEN: Final = r"""'{"kind":"error","message":"bank-' || (n % 50) || '.example refused order-' || n
     || '","type":"ConnectionError","kinds":["ConnectionError","OSError","Exception"],"traceback":"Traceback (most '
@@ -110,6 +115,11 @@ _ANSWER: Final = {
 }
 
 
+def parent(queue: int) -> int:
+    """A job that has a hundred children and more."""
+    return (_FAMILY + 1) * 65536 + queue
+
+
 def sizes(jobs: int) -> dict[str, int]:
     """Jobs that have ended, by queue."""
     return {name: jobs * share // 100 for name, share in _SHARES.items()}
@@ -138,7 +148,15 @@ def fill(url: str, jobs: int) -> None:
             _queue(database, every[name], ended, {"engine": engine, "now": now})
         made = {"queue": every["orders"].number, "now": now}
         _insert(database, "hipq_answers", _ANSWER, (1, jobs // 100), made, WEEK * 100 // jobs)
-        entry = {"at": "added", "who": "'ann'", "role": "'admin'", "address": "''", "action": "'pause'", "target": "n"}
+        entry = {
+            "at": "added",
+            "who": "'ann'",
+            "role": "'admin'",
+            "via": "'dashboard'",
+            "address": "''",
+            "action": "'pause'",
+            "target": "n",
+        }
         _insert(database, "hipq_audit", entry, (1, jobs // 1000), made, WEEK * 1000 // jobs)
         for name, types in TYPES.items():
             for job_type in types:
@@ -149,7 +167,7 @@ def _queue(database: Any, tables: QueueTables, ended: int, made: Mapping[str, ob
     early = ended * _SCHEDULED // (_SCHEDULED - 1)
     last = early + ended * _SCHEDULED // (_SCHEDULED - 1) // _READY
     own = {"id": f"n * 65536 + {tables.number}"}
-    made = {**made, "job_type": _TYPE[tables.name]}
+    made = {**made, "job_type": _TYPE[tables.name], "queue": tables.number}
     step = WEEK // last
     _insert(database, f"{tables.table}_final", own | _FINAL, (1, early), made, step, f"n % {_SCHEDULED} <> 0")
     _insert(database, tables.table, own | _LATER, (1, early), made, step, f"n % {_SCHEDULED} = 0")

@@ -12,11 +12,13 @@ import msgspec
 import pytest
 
 from hipq import config
+from hipq.cli.configured import of_file, options_of
 from hipq.cli.main import cli
+from hipq.cli.serve import serve
 from tests.docs.test_readme import ROOT, blocks, console
 
 PAGE = "docs/command-line.md"
-COMMANDS = 45
+COMMANDS = 46
 """Typed in its examples: so that none is overlooked."""
 
 
@@ -40,11 +42,17 @@ def test_the_file_it_shows_is_whole_and_right(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     found = config.read()
     assert found.file == tmp_path / "hipq.toml"
+    usual = of_file(serve, found, found.settings.serve)
+    assert (usual["journal"], usual["environment"]) == (
+        f"{tmp_path}/daemon.journal",
+        [f"science={tmp_path}/envs/science"],
+    )
     written = tomllib.loads(block)
     assert {name: set(value) if isinstance(value, dict) else 0 for name, value in written.items()} == {
         "app": 0,
         "database": 0,
         "callback_url": 0,
+        "serve": set(options_of(serve)),
         **{name: set(msgspec.to_builtins(getattr(found.settings, name))) for name in ("worker", "prune", "waiter")},
     }
 

@@ -26,4 +26,4 @@ def test_its_commands_can_be_given() -> None:
 def test_it_tells_of_every_check_and_level() -> None:
     assert re.findall(r"^\*\*(\w+)\.\*\*", PAGE, re.MULTILINE) == list(CHECKS)
     assert re.findall(r"^\| (\w+) \|", PAGE, re.MULTILINE)[1:] == list(LEVELS)
-    assert re.findall(r"^(\w+)$", PAGE.split("```")[3], re.MULTILINE) == list(CHECKS)
+    assert re.findall(r"^(\w+)$", PAGE.split("```text")[1].split("```")[0], re.MULTILINE) == list(CHECKS)

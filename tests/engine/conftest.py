@@ -9,15 +9,16 @@ import pytest
 
 from hipq import Hipq, Queue
 from hipq.testing.clock import HandClock
+from tests.mariadb_server import clean_maria
 from tests.servers import clean_database
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/engine.db"
     else:
-        with clean_database() as found:
+        with clean_database() if request.param == "postgres" else clean_maria() as found:
             yield found
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
-import psycopg
 import pytest
 
 from hipq import Fault, Hipq, Invalid, Job, Queue, Retry, Wait, backoff, fixed, schedule
 from hipq.job.retries import Strategy
 from hipq.testing.clock import HandClock
+from tests.their_connection import committed
 
 Run = Callable[[], None]
 MakeApp = Callable[[], Hipq]
@@ -30,12 +28,8 @@ def patient(job: Job[Any], fault: Fault) -> Retry | None:
 
 def execute(url: str, statement: str) -> None:
     """As another program would, in plain SQL."""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn, conn:
-            conn.execute(statement)
-    else:
-        with psycopg.connect(url) as server:
-            server.execute(statement.encode())
+    with committed(url) as conn:
+        conn.execute(statement)
 
 
 def ended_after(app: Hipq, job_id: int, clock: HandClock, run: Run) -> int:
@@ -93,12 +87,8 @@ def test_every_way_of_adding_a_job_takes_it(app: Hipq, queue: Queue, url: str, r
     ids += [*work.enqueue_many(range(300), retry=retry), queue.enqueue("work", 1, retry=retry)]
     ids += queue.enqueue_many("work", [1, 2], retry=retry)
     ids += [asyncio.run(work.aenqueue(1, retry=retry)), *asyncio.run(work.aenqueue_many([1, 2], retry=retry))]
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn, conn:
-            ids.append(work.enqueue(1, retry=retry, conn=conn))
-    else:
-        with psycopg.connect(url) as server:
-            ids.append(work.enqueue(1, retry=retry, conn=server))
+    with committed(url) as conn:
+        ids.append(work.enqueue(1, retry=retry, conn=conn))
     work.cron("* * * * *", name="tick", retry=retry)
     run()
     clock.advance(minutes=1)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from hipq import Hipq
+from hipq.daemon.handlers.policies import Policies
 from hipq.daemon.job_factory import ORDER, PLAIN, job
-from hipq.daemon.options import AnySpecs, Options
+from hipq.daemon.options import Options
 from hipq.daemon.scheduler import FairShare
 from hipq.engine import lanes as module
 from hipq.engine.claim import ClaimPlanner
@@ -102,7 +103,7 @@ class Bench:
         self.store = Counted(app.store)
         self.hands = Executor(**hands)
         queue = EngineQueue(
-            self.number, "jobs", ORDER, AnySpecs(Options()), scheduler=scheduler or FairShare()
+            self.number, "jobs", ORDER, Policies(Options()), scheduler=scheduler or FairShare()
         )  # fmt: skip
         self.engine = Engine(
             Setup(self.store, [queue], self.hands, app.events, clock.steady, concurrency=concurrency, lease=3600)

@@ -66,7 +66,7 @@ class Handler:
         print("end", file=self._orders, flush=True)
 
     def close(self) -> None:
-        for file in (self._commands, self._orders, self._done, self._acts):
+        for file in (self._orders, self._commands, self._done, self._acts):  # who still reads orders hears of their end
             file.close()
 
 
@@ -84,9 +84,11 @@ def turned(app: Hipq, handler: Handler) -> Iterator[Engine]:
     try:
         yield engine
     finally:
-        handler.ends()
-        until(lambda: engine.turn() >= 0 and not engine.in_flight)
-        engine.executor.close()
+        try:
+            handler.ends()
+            until(lambda: engine.turn() >= 0 and not engine.in_flight)
+        finally:
+            engine.executor.close()
 
 
 def run_of(engine: Engine, job_id: int) -> Said:
@@ -194,10 +196,12 @@ def test_the_last_attempt_shows_how_far_it_came_until_the_next_says_so(
         handler.does("0.5")
         clock.advance(seconds=1)
         engine.turn()
+        late = run_of(engine, job_id)
         clock.advance(seconds=10)
         until(lambda: engine.turn() >= 0 and app.job(job_id).state == "retry")
         assert app.job(job_id).progress.fraction == 0.5
-        handler.ends()  # the one that took too long
+        handler.ends()
+        until(lambda: not late.is_under_way)  # else the next attempt might read that it is to end
         clock.advance(seconds=6)
         until(lambda: engine.turn() >= 0 and app.job(job_id).attempt == 2)
         assert app.job(job_id).progress.fraction is None

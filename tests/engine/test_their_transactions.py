@@ -4,13 +4,13 @@ are there if the user commits, and not if the user rolls back; a key that is tak
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg
 import psycopg
+import pymysql
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from hipq import DuplicateKey, Hipq, Invalid, JobType, Queue
 from tests.servers import fresh_database
+from tests.their_connection import committed
 
 
 class Undo(Exception):
@@ -29,17 +30,13 @@ Async = Callable[[str], AbstractAsyncContextManager[Any]]
 
 
 def _alchemy(url: str, driver: str = "psycopg") -> str:
-    return url.replace("postgresql://", f"postgresql+{driver}://")
+    return url.replace("postgresql://", f"postgresql+{driver}://").replace("mariadb://", "mariadb+pymysql://")
 
 
 @contextmanager
 def _own(url: str) -> Iterator[Any]:
-    if url.startswith("postgresql"):
-        with psycopg.connect(url) as server:
-            yield server
-    else:
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file, file:
-            yield file
+    with committed(url) as conn:
+        yield conn
 
 
 @contextmanager
@@ -83,10 +80,12 @@ def _django(url: str) -> Iterator[Any]:
 
     if not settings.configured:
         settings.configure()
-    if url.startswith("postgresql"):
+    if not url.startswith("sqlite"):
         parts = sqlalchemy.make_url(url)
+        pymysql.install_as_MySQLdb()
+        kind = "postgresql" if url.startswith("postgres") else "mysql"
         where = {
-            "ENGINE": "django.db.backends.postgresql", "NAME": parts.database, "USER": parts.username,
+            "ENGINE": f"django.db.backends.{kind}", "NAME": parts.database, "USER": parts.username,
             "HOST": parts.host, "PORT": parts.port,
         }  # fmt: skip
     else:

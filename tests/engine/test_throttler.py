@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,6 @@ from itertools import count
 from statistics import median
 from typing import Any
 
-import psycopg
 import pytest
 
 from hipq import Hipq, Job, Queue, Wait, admit, defer, per_lane, reject, window
@@ -21,6 +19,7 @@ from hipq.job.when import to_datetime
 from hipq.job.windows import Window
 from hipq.stores.claims import Claim
 from tests.engine.working import one_store, real_time, until, until_empty, working
+from tests.their_connection import connect
 
 MakeApp = Callable[[], Hipq]
 Jobs = list[Job[Any]]
@@ -70,15 +69,10 @@ def note(queue: Queue) -> str:
 def tables(app: Hipq) -> list[Any]:
     """All there is in the database of jobs, rules, tickets and schedules."""
     names = ("shop_orders", "shop_orders_final", "hipq_queues", "hipq_tickets", "hipq_crons", "hipq_payloads")
-    conn = connect(app)
+    conn = connect(app.url)
     found = [sorted(map(repr, conn.execute(f"SELECT * FROM {name}").fetchall())) for name in names]
     conn.close()
     return found
-
-
-def connect(app: Hipq) -> Any:
-    store: Any = app.store
-    return psycopg.connect(app.url) if app.url.startswith("postgres") else sqlite3.connect(store.path)
 
 
 # -- what it says happens ---------------------------------------------------------------------------------------------
@@ -398,7 +392,7 @@ def test_a_parked_job_whose_time_zone_is_unknown_here_stops_no_engine(app: Hipq)
     until_empty(app)
     assert phases(app, ids) == ["parked", "parked"]
     change = "UPDATE shop_orders SET time_windows = replace(time_windows, 'Europe/Rome', 'Mars/Base')"
-    conn = connect(app)
+    conn = connect(app.url)
     conn.execute(change)
     conn.commit()
     conn.close()

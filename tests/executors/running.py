@@ -21,7 +21,7 @@ LANGUAGES = ("python", "node", "php", "shell")
 _numbers = count(1)
 
 
-def handler(lang: str, body: str, **more: str) -> Handler:
+def handler(lang: str, body: str, **more: Any) -> Handler:
     """One of its own; those that share no `eid` share no context."""
     number = next(_numbers)
     given = {"id": f"h{number}", "tenant": "acme", "type": f"type{number}", "lang": lang, "body": body}

@@ -55,7 +55,7 @@ def test_public_addresses_are_open_if_public_is_allowed(host: str) -> None:
 
 
 def test_an_address_is_said_once() -> None:
-    with pytest.raises(Invalid, match=r"^127.0.0.1 is where http handlers may not go$"):
+    with pytest.raises(Invalid, match=r"^127.0.0.1 is where handlers may not go$"):
         Allowed(("public",)).pick("127.0.0.1", ["127.0.0.1"])
 
 

@@ -36,7 +36,7 @@ def test_the_numbers_it_names_are_the_code_s() -> None:
 
 def test_every_limit_is_in_the_page_on_the_sandbox() -> None:
     page = (DOCS / "sandbox.md").read_text()
-    inside = {"trust", "interpreters", "start_seconds", "http_together"}
+    inside = {"trust", "interpreters", "start_seconds", "http_together", "variables", "secrets", "hosts", "modules"}
     for name in {field.name for field in msgspec.structs.fields(ContextSettings)} - inside:
         assert f"| `{name}` |" in page, name
     usual = ContextSettings()

@@ -52,4 +52,4 @@ def test_a_handler_is_the_seed_s_json() -> None:
     """And what hipq adds to that."""
     assert set(msgspec.to_builtins(GOOD)) == {
         "id", "tenant", "type", "lang", "body", "eid", "before", "beforeEach", "afterEach", "dt",
-    } | {"deleted", "waits"}  # fmt: skip
+    } | {"deleted", "waits", "policy"}  # fmt: skip

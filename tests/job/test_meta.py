@@ -13,6 +13,7 @@ SHOWS_IT = {
     "observe/logs.py": "the text of a log line",
     "observe/traces.py": "where the span of a wait begins on the time line",
     "daemon/joblog.py": "the log of jobs",
+    "daemon/job_output.py": "what a handler has printed, for those who look on",
     "daemon/http/job_json.py": "a job as the API shows it",
     "cli/show.py": "`hipq job show`",
     "demo/summary.py": "what `hipq demo` tells",

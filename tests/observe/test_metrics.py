@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hipq import Failed, Hipq, Job, Retry, Wait, fixed, limit
 from hipq.answers.reports import Report, write_report
+from hipq.daemon.http.metrics import MEASURES as DAEMON
 from hipq.errors import StoreUnavailable
 from hipq.events import Events
 from hipq.job.model import New, blank
@@ -223,19 +224,19 @@ def test_what_opentelemetry_is_told(app: Hipq) -> None:
 def names() -> set[str]:
     """What Prometheus calls them."""
     found = set()
-    for one in MEASURES:
+    for one in (*MEASURES, *DAEMON):
         name = f"{one.name}_{one.unit}" if one.unit else one.name
         found |= {f"{name}_total"} if one.kind == "counter" else {name}
         found |= {f"{name}_{end}" for end in ("bucket", "sum", "count")} if one.kind == "histogram" else set()
-    return found
+    return found | {"process_open_fds", "process_max_fds", "process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 
 def labels() -> set[str]:
-    return {label for one in MEASURES for label in one.labels} | {"le", "instance"}
+    return {label for one in (*MEASURES, *DAEMON) for label in one.labels} | {"le", "instance"}
 
 
 def check(expression: str) -> None:
-    used = set(re.findall(r"\bhipq_\w+", expression))
+    used = set(re.findall(r"\b(?:hipq|process)_\w+", expression))
     assert used
     assert used <= names(), expression
     for some in re.findall(r"\bby \(([^)]*)\)", expression):
@@ -269,7 +270,7 @@ def test_the_guide_lists_what_there_is(tmp_path: Path) -> None:
     rows = dict(re.findall(r"^\| `(hipq_\w+)` \| ([\w, ]*) ?\|", text, flags=re.MULTILINE))
     told = {name: tuple(filter(None, map(str.strip, some.split(",")))) for name, some in rows.items()}
     by_name = {}
-    for one in MEASURES:
+    for one in (*MEASURES, *DAEMON):
         name = f"{one.name}_{one.unit}" if one.unit else one.name
         by_name[f"{name}_total" if one.kind == "counter" else name] = one.labels
     assert told == by_name

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
+from email.parser import Parser
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = """
-from hipq import Hipq
+from hipq.version import __version__
+from tests.pythons import pythons
 
-app = Hipq("shop")
-orders = app.queue("orders")
+pytestmark = pytest.mark.long
 
-@orders.job()
-def charge(job):
-    return {"charged": job.data["amount"]}
-
-if __name__ == "__main__":
-    id = charge.enqueue({"amount": 5})
-    app.run(until_empty=True)
-    print(app.result(id))
-"""
+ROOT: Final = Path(__file__).parents[2]
+SMOKE: Final = Path(__file__).parent / "smoke.py"
+BASE: Final = {"click", "cronsim", "hipq", "msgspec", "tzdata"}
+"""What is there after `pip install hipq`. Whoever adds to it adds to every installation."""
+MOST_BYTES: Final = 1_500_000
+"""Of the wheel."""
+OTHERS: Final = {"serve": "daemon", "dashboard": "dashboard", "callbacks": "callbacks"}
+"""Commands that need an extra, and which."""
 
 
 def said(*command: object, folder: Path = ROOT) -> str:
@@ -40,11 +41,23 @@ def said(*command: object, folder: Path = ROOT) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    said(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
-    (found,) = folder.glob("hipq-*.whl")
-    return found
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make dist` builds of a commit that has all that lies about here."""
+    source = tmp_path_factory.mktemp("source")
+    there = said("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")[:-1]
+    for name in filter(lambda name: (ROOT / name).exists(), there):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all of it")):
+        said("git", "-c", "user.name=hipq", "-c", "user.email=hipq", *words, folder=source)
+    os.symlink(sys.prefix, source / ".venv")
+    said(".ci/dist", folder=source)  # it fails if two builds differ
+    return source / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    return dist / f"hipq-{__version__}-py3-none-any.whl"
 
 
 def files(folder: Path) -> set[str]:
@@ -55,32 +68,47 @@ def files(folder: Path) -> set[str]:
     }
 
 
-@pytest.mark.long
 def test_all_of_it_is_in_the_wheel_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
-        names = {name for name in opened.namelist() if ".dist-info/" not in name}
+        every = set(opened.namelist())
+    names = {name for name in every if ".dist-info/" not in name}
     assert names == files(ROOT / "src" / "hipq")
-    for suffix in (".sql", "bootstrap.py", "bootstrap.cjs", "bootstrap.php", "bootstrap.sh", "py.typed"):
+    needed = ("bootstrap.py", "bootstrap.cjs", "bootstrap.php", "bootstrap.sh", "py.typed")
+    for suffix in (*needed, ".sql", ".html", ".css", "uPlot.iife.min.js"):
         assert [name for name in names if name.endswith(suffix)], suffix
+    assert wheel.stat().st_size < MOST_BYTES
 
 
-@pytest.mark.long
-def test_it_runs_where_nothing_but_it_is_installed(wheel: Path, tmp_path: Path) -> None:
-    said(sys.executable, "-m", "venv", tmp_path / "venv")
-    program, python = tmp_path / "venv/bin/hipq", tmp_path / "venv/bin/python"
-    said(python, "-m", "pip", "install", "--quiet", wheel)
-    there = said(python, "-m", "pip", "list", "--format=freeze").lower()
-    assert "hipq==" in there
-    for other in ("pytest", "psycopg", "uvicorn", "starlette", "httpx"):
-        assert other not in there, "this is not what most users have"
-    assert "A durable job queue" in said(program, "--help")
-    where = said(python, "-c", "import hipq; print(hipq.__file__)", folder=tmp_path)
-    assert where.startswith(str(tmp_path)), "not the source that lies about here"
-    (tmp_path / "shop.py").write_text(PROGRAM)
-    assert said(python, "shop.py", folder=tmp_path).strip().endswith("{'charged': 5}")
-    (job,) = json.loads(said(program, "job", "list", "shop:app", "--json", folder=tmp_path))
-    assert (job["state"], job["code"]) == ("final", "ok")
-    for words in (("serve", "--help"), ("journal", "--help"), ("worker", "--help")):
-        assert "Usage: hipq" in said(program, *words)
-    done = subprocess.run([program, "serve"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
-    assert (done.returncode, "pip install 'hipq[daemon]'" in done.stderr) == (2, True), done.stderr
+def test_its_metadata_say_what_it_is_and_under_which_licences(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        info = f"hipq-{__version__}.dist-info"
+        metadata = Parser().parsestr(opened.read(f"{info}/METADATA").decode())
+        licences = [opened.read(f"{info}/licenses/{name}").decode() for name in metadata.get_all("License-File", [])]
+    assert (metadata["Version"], metadata["License-Expression"]) == (__version__, "MIT")
+    assert ["hipq authors" in licences[0], "uPlot" in licences[1]] == [True, True]
+    for version in ("3.11", "3.12", "3.13", "3.14"):
+        assert f"Programming Language :: Python :: {version}" in metadata.get_all("Classifier", [])
+
+
+def test_the_sdist_has_what_the_wheel_is_built_from_and_no_tests(dist: Path) -> None:
+    with tarfile.open(dist / f"hipq-{__version__}.tar.gz") as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {f"src/{name}" for name in files(ROOT / "src" / "hipq")} <= names
+    assert {"LICENSE", "CHANGELOG.md", "SECURITY.md", "pyproject.toml", "deploy/alerts.yml"} <= names
+    assert not [name for name in names if name.startswith(("tests", "bench", ".git/", ".venv"))]
+
+
+@pytest.mark.parametrize("version", pythons())
+def test_it_runs_where_nothing_but_it_is_installed(wheel: Path, tmp_path: Path, version: str) -> None:
+    python = tmp_path / "venv/bin/python"
+    said(pythons()[version], "-m", "venv", "--without-pip", tmp_path / "venv")
+    said(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", wheel)
+    there = json.loads(said(sys.executable, "-m", "pip", "--python", python, "list", "--format=json"))
+    assert {package["name"] for package in there} == BASE
+    shutil.copy(SMOKE, tmp_path)
+    assert f"on Python {version}: " in said(python, "smoke.py", folder=tmp_path)
+    for command, extra in OTHERS.items():
+        done = subprocess.run(
+            [tmp_path / "venv/bin/hipq", command], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, f"pip install 'hipq[{extra}]'" in done.stderr) == (2, True), done.stderr

@@ -11,7 +11,8 @@ STORE = "stores/sqlite/store.py"
 ANSWERS = "stores/sql/answers.py"
 SQL_INBOX = "stores/sql/inbox.py"
 SETTLE = "engine/settle.py"
-TURN = "stores/sqlite/turn.py"
+SAVE = "stores/sql/settle.py"
+TAKE = "stores/sql/take.py"
 PENDING = "stores/sqlite/sql/answer_pending.sql"
 ENDED = "stores/sqlite/sql/answer_ended.sql"
 TAKEN = "phase=ANSWERED, owner=0, error=NONE,"
@@ -206,7 +207,7 @@ ANSWER_BUGS = (
         "a job times out that has its answer",
         "I8",
         (
-            (TURN, "kept = [change for change in some if tokens.get(change.before.id) == change.before.token]",
+            (SAVE, "kept = [change for change in some if tokens.get(change.before.id) == change.before.token]",
              "kept = [c for c in some if c.event == 'timed out' or tokens.get(c.before.id) == c.before.token]"),
             ("stores/sqlite/sql/update.sql", "AND {live}.token = moved.token", ""),
         ),
@@ -251,11 +252,12 @@ ANSWER_BUGS = (
         "I11",
         (
             (
-                TURN,
-                '        todo = self._pick(sql.conn, "pick_todo", claim.queue, deciding, (claim.limit,))\n'
-                "        ready = self._ready(sql, claim, claim.limit - len(todo), now)\n",
-                "        ready = self._ready(sql, claim, claim.limit, now)\n"
-                '        todo = self._pick(sql.conn, "pick_todo", claim.queue, deciding, (claim.limit - len(ready.ids),))\n',  # noqa: E501
+                TAKE,
+                "        todo = self._todo(sql, claim) if claim.types and claim.limit > 0 else []\n"
+                "        ready = self._ready(sql, claim, claim.limit - len(todo), engine_id, now)\n",
+                "        ready = self._ready(sql, claim, claim.limit, engine_id, now)\n"
+                "        left = claim._replace(limit=claim.limit - len(ready.ids))\n"
+                "        todo = self._todo(sql, left) if left.types and left.limit > 0 else []\n",
             ),
         ),
     ),

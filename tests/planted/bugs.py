@@ -10,7 +10,7 @@ from tests.planted.lanes import LANE_BUGS
 from tests.planted.rules import RULE_BUGS
 
 SQLITE = "stores/sqlite/store.py"
-SETTLE = "stores/sqlite/turn.py"
+SETTLE = "stores/sql/settle.py"
 
 
 BUGS = (

@@ -13,7 +13,7 @@ COUNTER_BUGS: Final = (
     Bug(
         "counted before the tokens are compared",
         _COUNTERS,
-        (("stores/sqlite/turn.py", "self._count(conn, saved)", "self._count(conn, list(changes.values()))"),),
+        (("stores/sql/settle.py", "self._count(conn, saved)", "self._count(conn, list(changes.values()))"),),
     ),
     Bug(
         "a run that was given back has started",

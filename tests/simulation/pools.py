@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hipq.job.units import UNIT, counted
+from hipq.limits.handlers import PerHandler
 from hipq.limits.limit import Limit
 from hipq.limits.per_lane import PerLane
 from hipq.limits.rules import Rules
@@ -39,6 +40,9 @@ def pools(rules: Rules, held: Iterable[tuple[str, int]], lane: str) -> list[Pool
         elif isinstance(one, PerTenant) and (tenant := lane.partition("/")[0]) in one.caps:
             sharing = [units for where, units in held if where.partition("/")[0] == tenant]
             found.append(Pool(f"tenant {tenant}", counted(one.caps[tenant]), sum(sharing)))
+        elif isinstance(one, PerHandler) and lane in one.caps:
+            own = sum(units for where, units in held if where == lane)
+            found.append(Pool(f"handler {lane}", counted(one.caps[lane]), own))
         elif isinstance(one, Share) and whole:
             listed = lane in one.percent
             percent = one.percent[lane] if listed else one.other

@@ -12,6 +12,7 @@ from typing import Final
 from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.job.when import SECOND
 from hipq.job.windows import Window, window
+from hipq.limits.handlers import PerHandler
 from hipq.limits.limit import limit
 from hipq.limits.per_lane import per_lane
 from hipq.limits.rate import Rate, rate
@@ -94,7 +95,8 @@ def scene_of(seed: int) -> Scene:
 
 def _daemon(chance: random.Random) -> Scene:
     quotas = PerTenant({"ada": chance.randrange(1, 4), "cyd": 3})
-    limits: list[tuple[AnyLimit, ...]] = [(), (), (quotas,), (per_lane(2),), (limit(8), quotas)]
+    handlers = PerHandler({"ada/work": chance.randrange(1, 3), "ada/mend": 1, "bob/send": 2})
+    limits: list[tuple[AnyLimit, ...]] = [(), (quotas,), (per_lane(2),), (limit(8), quotas), (quotas, handlers)]
     return Scene(tenants=TENANTS, limits=chance.choice(limits))
 
 

@@ -69,7 +69,7 @@ def test_every_second_world_has_rules() -> None:
     scenes = [scene_of(seed) for seed in range(200)]
     assert [scene.ruled for scene in scenes[:4]] == [False, True, False, True]
     kinds = {type(one).__name__ for scene in scenes for one in scene.limits}
-    assert kinds == {"Limit", "PerLane", "PerTenant", "Share", "Rate"}
+    assert kinds == {"Limit", "PerLane", "PerTenant", "PerHandler", "Share", "Rate"}
     assert {scene.turns for scene in scenes} == {"ordered", "fair"}
     assert {scene.missed for scene in scenes} == {"", "one", "all", "skip"}
     for part in ("windows", "most_running", "rejects", "slow", "withdrawn", "lacking", "light"):
@@ -80,7 +80,7 @@ def test_every_sixth_world_is_a_daemons() -> None:
     scenes = [scene_of(seed) for seed in range(300)]
     assert sum(bool(scene.tenants) for scene in scenes) == 50
     assert {type(one).__name__ for scene in scenes if scene.tenants for one in scene.limits} == {
-        "Limit", "PerLane", "PerTenant",
+        "Limit", "PerLane", "PerTenant", "PerHandler",
     }  # fmt: skip
     worlds = [simulate(seed) for seed in (4, 10)]
     lanes = {lane for world in worlds for lane in world.jobs.lanes}

@@ -177,8 +177,8 @@ def test_a_database_in_memory() -> None:
 
 
 def test_strange_connections_are_refused(place: Place) -> None:
-    with pytest.raises(Invalid, match="no tables in mysql"):
-        open_guest("mysql", lambda: None, "theirs")
+    with pytest.raises(Invalid, match="no tables in oracle"):
+        open_guest("oracle", lambda: None, "theirs")
     if place.kind == "postgresql":
         with pytest.raises(Invalid, match=r"must be a connection of psycopg 3"):
             place.guest(object()).queue("app", "jobs", "app_jobs")

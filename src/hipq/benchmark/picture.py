@@ -1,4 +1,4 @@
-"""Figures as bars of block characters, or of # where the output cannot show those."""
+"""Figures as people read them: histograms, lists, times."""
 
 from __future__ import annotations
 
@@ -8,24 +8,7 @@ from itertools import pairwise
 from textwrap import wrap
 from typing import Final
 
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _STEPS: Final = (1, 2, 5)
-
-
-class Ink(str):
-    """The characters of a bar, as the encoding of the output allows."""
-
-    @classmethod
-    def of(cls, encoding: str | None) -> Ink:
-        return cls("█" if (encoding or "").lower().replace("-", "").startswith("utf") else "#")
-
-    def bar(self, value: float, most: float, width: int) -> str:
-        """A bar in proportion to the value; empty only if the value is 0."""
-        length = value / most * width if most > 0 else 0.0
-        if self == "#":
-            return "#" * (max(round(length), 1) if value > 0 else 0)
-        whole, eighths = divmod(max(math.floor(length * 8), 1) if value > 0 else 0, 8)
-        return "█" * whole + _EIGHTHS[eighths].strip()
 
 
 def histogram(sorted_values: Sequence[float]) -> list[tuple[float, float, int]]:

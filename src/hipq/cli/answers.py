@@ -12,6 +12,7 @@ import click
 from hipq import Hipq
 from hipq.answers.inbox import Count
 from hipq.answers.reports import as_rows, streams
+from hipq.cli.audited import audited
 from hipq.cli.commands import asked, command, group, yes_option
 from hipq.cli.complain import complain, note
 from hipq.cli.inputs import Whole, data_argument, given_data, number_option
@@ -140,6 +141,7 @@ def listeners(target: Target) -> None:
 @_numbers_argument
 @answer_filters
 @yes_option
+@audited
 def replay(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: Filters) -> int:
     """Let unused answers come again: those with these NUMBERs, or all that the options name. Each is for the job that
     has its key now, and gets another number."""
@@ -166,6 +168,7 @@ def replay(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: 
 @_number_argument
 @click.argument("key")
 @click.option("--type", "job_type", help="The job type it is an answer to, if that was wrong too.")
+@audited
 def rekey(target: Target, number: int, key: str, job_type: str | None) -> None:
     """Let an unused answer come again, with another key. For one that named the wrong job."""
     names.key(key)
@@ -180,6 +183,7 @@ def rekey(target: Target, number: int, key: str, job_type: str | None) -> None:
 @_numbers_argument
 @answer_filters
 @yes_option
+@audited
 def drop(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: Filters) -> int:
     """Delete answers: those with these NUMBERs, or all that the options name. One that a job has, and has not looked at
     yet, stays. `answers list` with the same options shows them first."""

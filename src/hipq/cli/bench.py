@@ -126,7 +126,8 @@ class Progress:
 # -- printing --------------------------------------------------------------------------------------------------------
 def _print(report: dict[str, Any]) -> None:
     from hipq.benchmark.meaning import meaning
-    from hipq.benchmark.picture import Ink, wrapped
+    from hipq.benchmark.picture import wrapped
+    from hipq.terminal import Ink
 
     columns = min(shutil.get_terminal_size().columns, 100)
     ink, width = Ink.of(sys.stdout.encoding), max(columns - _LABELS - 14, 10)

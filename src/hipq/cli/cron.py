@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from hipq import Hipq
+from hipq.cli.audited import audited
 from hipq.cli.commands import group, together
 from hipq.cli.inputs import data_argument, given_data, given_options, job_options
 from hipq.cli.show import print_lines, print_table, say
@@ -65,6 +66,7 @@ def list_schedules(target: Target, queue: str | None) -> None:
 @data_argument
 @click.option("--name", help="Tells it from the other schedules of the queue; the job type without it.")
 @_tick_options
+@audited
 def add(
     target: Target, queue: str, job_type: str, expression: str, data: str | None, data_file: IO[bytes] | None,
     **options: Any,
@@ -88,6 +90,7 @@ def add(
 @click.option("--data-file", type=click.File("rb"), help="Read the JSON from a file; - is standard input.")
 @_tick_options
 @click.option("--default", is_flag=True, help="Back to what the code says.")
+@audited
 def change(
     target: Target, queue: str, schedule: str, expression: str | None, data: str | None,
     data_file: IO[bytes] | None, default: bool, **options: Any,
@@ -106,6 +109,7 @@ def change(
 @cron.command("pause", "hipq cron pause shop:app orders report")
 @_queue_argument
 @_name_argument
+@audited
 def pause(target: Target, queue: str, schedule: str) -> None:
     """Let a cron schedule add nothing until it is resumed. Jobs it has added run."""
     app, found = target.queue(queue)
@@ -115,6 +119,7 @@ def pause(target: Target, queue: str, schedule: str) -> None:
 @cron.command("resume", "hipq cron resume shop:app orders report")
 @_queue_argument
 @_name_argument
+@audited
 def resume(target: Target, queue: str, schedule: str) -> None:
     """Go on with the next tick: those that came while the schedule was paused add nothing."""
     app, found = target.queue(queue)
@@ -124,6 +129,7 @@ def resume(target: Target, queue: str, schedule: str) -> None:
 @cron.command("remove", "hipq cron remove shop:app orders report-east")
 @_queue_argument
 @_name_argument
+@audited
 def remove(target: Target, queue: str, schedule: str) -> None:
     """Delete a cron schedule that an operator added, or that no code has any more. One in code can be paused."""
     app, found = target.queue(queue)
@@ -134,6 +140,7 @@ def remove(target: Target, queue: str, schedule: str) -> None:
 @cron.command("run-now", "hipq cron run-now shop:app orders report")
 @_queue_argument
 @_name_argument
+@audited
 def run_now(target: Target, queue: str, schedule: str) -> None:
     """Add one job of a cron schedule now, and print its id. The next tick stays where it is."""
     app, found = target.queue(queue)

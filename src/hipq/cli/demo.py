@@ -21,6 +21,7 @@ from hipq.cli.show import say
 from hipq.cli.target import announced, shown
 from hipq.errors import Invalid
 from hipq.job.states import FINAL
+from hipq.terminal import can_draw
 
 if TYPE_CHECKING:
     from hipq.benchmark.interruption import Interruption
@@ -82,17 +83,14 @@ def _status(interruption: Interruption) -> int:
 
 
 def _view(run: Run, plain: bool, gone: Callable[[], None]) -> AbstractContextManager[object]:
-    from rich.console import Console
-
     from hipq.demo.view import PlainView, Scene, TerminalView
 
     if asked("json"):
         return nullcontext()
-    console = Console()
     scene = Scene(run)
-    if plain or not sys.stdout.isatty() or console.is_dumb_terminal:
+    if plain or not can_draw(sys.stdout):
         return PlainView(scene, max(run.seconds / 30, 1.0), gone)
-    return TerminalView(scene, console)
+    return TerminalView(scene, sys.stdout)
 
 
 def _report(run: Run, facts: DemoFacts) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 from hipq import config
 from hipq.cli.commands import command
 from hipq.cli.complain import note
-from hipq.cli.dashboard import PORT, SECRET, TOKENS
+from hipq.cli.dashboard_serving import PORT, SECRET, TOKENS
 from hipq.cli.inputs import number_option
 from hipq.cli.listening import bound
 from hipq.cli.target import AppCommand, Target, said

@@ -34,8 +34,14 @@ class Parsed(Type):
     def __init__(self, *given: Any) -> None:
         self._given = given
 
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Any:
-        return self.parse(value, *self._given)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.parse(value, *self._given)
+        except Invalid as error:
+            name = param.name or "" if param else ""
+            if ctx is None or ctx.get_parameter_source(name) is not click.core.ParameterSource.ENVIRONMENT:
+                raise
+            raise Invalid(f"${ctx.auto_envvar_prefix}_{name.upper()}: {error}") from None
 
 
 class Whole(Parsed):

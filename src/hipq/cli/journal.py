@@ -9,18 +9,17 @@ from typing import Any, Final
 import click
 import msgspec
 
-from hipq.cli.commands import asked, group, yes_option
+from hipq.cli.commands import asked, group
 from hipq.cli.complain import note
 from hipq.cli.inputs import Parsed, number_option
-from hipq.cli.progress import confirm
+from hipq.cli.journal_recover import print_findings, recover_journal
 from hipq.cli.quarantine import folder_argument, opened, quarantine, repost
 from hipq.cli.show import clock, print_json, print_lines, print_table, say, some
 from hipq.job.when import to_datetime
 from hipq.journal.batch import Batch, decode
-from hipq.journal.folder import IDENTITY, Folder, new_identity
+from hipq.journal.folder import IDENTITY, Folder
 from hipq.journal.quarantine import JournalFinding, kept_refused
 from hipq.journal.recover import Examined, contents, examine, outline
-from hipq.journal.recover import recover as recovered
 from hipq.journal.scan import Record
 from hipq.journal.segment import BEGINNING, Position, Segment, name_of
 from hipq.observe.logs import escaped
@@ -52,7 +51,7 @@ def check(folder: str) -> int:
     def printed() -> None:
         print_lines({"folder": folder, "journal": identity or "damaged", "in use": "yes" if in_use else "no"})
         print_table(("segment", "bytes", "batches", "jobs"), rows, none="segments")
-        _print_findings(findings)
+        print_findings(findings)
 
     whole = {"folder": folder, "journal": identity, "in_use": in_use, "segments": rows, "found": findings}
     say(whole, printed)
@@ -101,41 +100,7 @@ def show(folder: str, after: Position, limit: int, refused: bool, tenant: str | 
         note("no batches found")
 
 
-@journal.command(
-    "recover", "hipq journal recover /var/lib/hipq/journal", "hipq journal recover /var/lib/hipq/journal --as-new --yes"
-)
-@folder_argument
-@click.option("--as-new", is_flag=True, help="Let the store take all of it, as if it had never seen it.")
-@yes_option
-def recover_journal(folder: str, as_new: bool) -> None:
-    """Do what a daemon does when it opens its journal: cut off a batch that was not written whole, put damage into
-    quarantine, and say so. Refused while a daemon has it open.
-
-    With --as-new the journal gets a new identity, and belongs to no store. That is for a journal of which the store has
-    more than is there, an old copy perhaps, or of another store: jobs in it that a store has already may run a second
-    time.
-    """
-    with opened(folder) as found:
-        found.lock()
-        if as_new:
-            confirm("Jobs in it that the store has already may run a second time. Go on?")
-        done = recovered(found)
-        identity = done.identity
-        if as_new:
-            identity = new_identity()
-            found.set_identity(identity)
-            found.set_store("")
-    jobs = sum(segment.jobs for segment in done.segments)
-
-    def printed() -> None:
-        _print_findings(done.found)
-        click.echo(f"{some(jobs, 'job')} can be read, {_wrong(done.found)}")
-        if as_new:
-            click.echo(f"the journal is {identity} now")
-
-    say({"folder": folder, "journal": identity, "jobs": jobs, "found": done.found}, printed)
-
-
+journal.add_command(recover_journal)
 journal.add_command(quarantine)
 journal.add_command(repost)
 
@@ -187,19 +152,6 @@ def _refused(folder: Folder, after: Position) -> Iterator[tuple[Position, Positi
 def _described(segment: Segment) -> dict[str, Any]:
     return {"segment": segment.number, "file": name_of(segment.number), "bytes": segment.length,
             "batches": segment.batches, "jobs": segment.jobs}  # fmt: skip
-
-
-def _print_findings(findings: list[JournalFinding]) -> None:
-    for finding in findings:
-        click.echo(escaped(f"{finding.kind:<8}{finding}"))
-
-
-def _wrong(findings: list[JournalFinding]) -> str:
-    kinds = [finding.kind for finding in findings]
-    damage = f"{some(kinds.count('damage'), 'place')} with damage, in quarantine" if "damage" in kinds else "no damage"
-    missing = f", {kinds.count('missing')} missing" if "missing" in kinds else ""
-    refused = f", {kinds.count('refused')} refused by the database" if "refused" in kinds else ""
-    return damage + missing + refused
 
 
 def _shown(place: Position, batch: Batch) -> dict[str, Any]:

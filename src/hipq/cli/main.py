@@ -25,6 +25,7 @@ from hipq.cli.demo import demo
 from hipq.cli.dev import dev
 from hipq.cli.doctor import doctor
 from hipq.cli.enqueue import enqueue
+from hipq.cli.handler import handler
 from hipq.cli.job import job
 from hipq.cli.journal import journal
 from hipq.cli.listen import listen
@@ -33,9 +34,11 @@ from hipq.cli.move import move_jobs
 from hipq.cli.prune import prune
 from hipq.cli.queue import queue
 from hipq.cli.restored import restored
+from hipq.cli.secret import secret
 from hipq.cli.serve import serve
 from hipq.cli.signing import signing
 from hipq.cli.tenant import tenant
+from hipq.cli.token import token
 from hipq.cli.top import top
 from hipq.cli.waiter import waiter
 from hipq.cli.worker import worker
@@ -69,7 +72,8 @@ def cli(ctx: click.Context) -> None:
 
 for one in (
     answer, answers, audit, bench, serve_callbacks, completion, config, cron, dashboard, demo, dev, doctor, enqueue,
-    job, journal, listen, migrate, move_jobs, prune, queue, restored, serve, signing, tenant, top, waiter, worker,
+    handler, job, journal, listen, migrate, move_jobs, prune, queue, restored, secret, serve, signing, tenant, token,
+    top, waiter, worker,
 ):  # fmt: skip
     cli.add_command(one)
 complete_names(cli)

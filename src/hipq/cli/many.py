@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from hipq import Hipq, Job
+from hipq.cli.audited import audited
 from hipq.cli.commands import asked, filters, quiet_option, together, yes_option
 from hipq.cli.complain import note
 from hipq.cli.inputs import Duration, JobId, Moment
@@ -77,7 +78,7 @@ def changing(command: Callable[..., JobChange]) -> Callable[..., Any]:
         return _to_one(target, ids[0], change) if len(ids) == 1 else _to_each(target, ids, change)
 
     ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1, type=JobId())
-    return together(ids_argument, job_filters, yes_option, quiet_option)(changes)
+    return together(ids_argument, job_filters, yes_option, quiet_option)(audited(changes))
 
 
 def whole_job(app: Hipq, job: Job[Any]) -> dict[str, Any]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
 import click
 
 from hipq.cli.commands import asked
 from hipq.cli.complain import is_terminal, note
 from hipq.errors import HipqError
+from hipq.terminal import Ink, Picture, can_draw, fitted
 
 EVERY: Final = 5.0
 """Seconds between two lines where there is no terminal; what takes less says nothing there."""
+_REDRAWN: Final = 0.1
+"""Seconds between two drawings."""
+_BAR: Final = 40
 
 
 class Bar:
@@ -73,28 +79,39 @@ class Drawn(Bar):
 
     def __init__(self, what: str, total: int | None) -> None:
         super().__init__(what, total)
-        from rich.console import Console  # most commands draw nothing
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
-        console = Console(stderr=True, highlight=False)
-        self._progress: Any = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
-        self._task = self._progress.add_task(what.replace("[", "\\["), total=total, count="0")
-        self._progress.start()
+        self._began = time.monotonic()
+        self._drawn = -math.inf
+        self._ink = Ink.of(sys.stderr.encoding)
+        self._picture = Picture(sys.stderr)
+        self._picture.__enter__()
+        self._moved()
 
     def _moved(self) -> None:
-        count = f"{self.done:,}/{self.total:,}" if self.total is not None else f"{self.done:,}"
-        self._progress.update(self._task, completed=self.done, total=self.total, count=count)
+        if time.monotonic() - self._drawn >= _REDRAWN:
+            self._draw()
 
     def close(self) -> None:
-        self._progress.stop()
+        self._draw()  # whoever keeps what is shown sees the last count
+        self._picture.__exit__()
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        self._picture.draw([fitted(self._line(), self._picture.size.columns - 1)])
+
+    def _line(self) -> str:
+        if not self.total:
+            return f"{self.what} {self.done:,}"
+        bar = self._ink.bar(min(self.done, self.total), self.total, _BAR)
+        left = (self._drawn - self._began) * max(self.total - self.done, 0) / self.done if self.done else math.inf
+        until = f" {timedelta(seconds=round(left))}" if left < math.inf else ""
+        return f"{self.what} {bar:<{_BAR}} {self.done:,}/{self.total:,}{until}"
 
 
 @contextmanager
 def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Bar]:
     """`with progress("copying", 5000) as bar: bar.advance(100)`. `total` may be unknown. With --json or --quiet nothing
     is said."""
-    kind = Bar if quiet or asked("quiet") or asked("json") else Drawn if is_terminal(sys.stderr) else Lines
+    kind = Bar if quiet or asked("quiet") or asked("json") else Drawn if can_draw(sys.stderr) else Lines
     bar = kind(what, total)
     try:
         yield bar

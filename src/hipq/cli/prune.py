@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from hipq.cli.audited import audited
 from hipq.cli.commands import command, is_typed, quiet_option, yes_option
 from hipq.cli.inputs import Duration, Whole
 from hipq.cli.progress import confirm, progress
@@ -27,6 +28,7 @@ from hipq.job.states import CODES
 @click.option("--code", type=click.Choice(CODES[1:]), help="Only those that ended so.")
 @yes_option
 @quiet_option
+@audited
 def prune(
     target: Target, older_than: float | None, keep: int | None, queue: str | None, job_type: str | None,
     tenant: str | None, code: str | None,

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from hipq.cli.audited import did
 from hipq.cli.commands import command
 from hipq.cli.show import say_table, some
 from hipq.cli.target import database, given_db
@@ -76,6 +77,7 @@ def repost(folder: str, files: tuple[str, ...], db: str | None) -> int:
         store = open_store(database(db))
         try:
             rows = [_reposted(found, store, file, by_file[file]) for file in files or by_file]
+            did(store, jobs=sum(row["jobs"] for row in rows))
         finally:
             store.close()
     say_table(rows, "file", "jobs", "outcome", none="files")
@@ -98,8 +100,7 @@ def _reposted(folder: Folder, store: Store, file: str, some_kept: list[RefusedFi
 
 def _jobs(store: Store, some_kept: list[RefusedFile]) -> list[tuple[int, New]]:
     from hipq.daemon import job_factory  # only this command needs it
-    from hipq.daemon.daemon import APP
-    from hipq.daemon.options import QUEUE
+    from hipq.daemon.options import APP, QUEUE
 
     queue = next((one.number for one in store.queues(APP) if one.name == QUEUE), 0)
     if not queue:

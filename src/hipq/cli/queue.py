@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hipq import Hipq, Queue, limit
+from hipq.cli.audited import audited, did
 from hipq.cli.commands import group, together
 from hipq.cli.complain import note
 from hipq.cli.inputs import Units, Whole, number_option
@@ -103,6 +104,7 @@ _part_options = together(
 )
 @_queue_argument
 @_part_options
+@audited
 def pause(target: Target, name: str, lane: str | None, job_type: str | None, tenant: str | None) -> None:
     """Start nothing more of QUEUE, of one of its lanes, of one job type, or of one job type of a daemon's tenant. What
     runs goes on."""
@@ -116,6 +118,7 @@ def pause(target: Target, name: str, lane: str | None, job_type: str | None, ten
 @queue.command("resume", "hipq queue resume shop:app orders", "hipq queue resume shop:app orders --type charge")
 @_queue_argument
 @_part_options
+@audited
 def resume(target: Target, name: str, lane: str | None, job_type: str | None, tenant: str | None) -> None:
     """Take back a pause that was given with the same options."""
     lane, job_type = _paused_part(lane, job_type, tenant)
@@ -181,15 +184,8 @@ def set_limit(
 ) -> None:  # fmt: skip
     """Show the limits of QUEUE, or change them while it runs. Each replaces the limits of its kind: N that of the whole
     queue, --rate all rates. The others stay, but with --only."""
-    if n is not None and n <= 0:
-        raise click.UsageError(
-            "a limit of 0 lets nothing run: say --none to remove the limit, or use `hipq queue pause`"
-        )
     given = written(n, per_lane, shares, other, rates)
-    if (default or unlimited) and (given or n is not None or only or (default and unlimited)):
-        raise click.UsageError("give limits, --none to remove one, or --default to go back to the code's: one of these")
-    if only and not given and n is None:
-        raise click.UsageError("--only goes with the limits that are to be there")
+    _check_one_way(n, bool(given), unlimited, only, default)
     app, found = target.queue(name)
     if default or unlimited:
         app.rules.set_limit(found.name, "none" if unlimited else None)
@@ -198,7 +194,22 @@ def set_limit(
         _note_unmatched(app, found, percentages(shares) if shares is not None else ())
     elif n is not None:
         app.rules.set_limit(found.name, [limit(n)] if only else n)
+    if default or unlimited or given or n is not None:
+        did(app.store)
     _print_limits(app, found)
+
+
+def _check_one_way(n: float | None, is_given: bool, unlimited: bool, only: bool, default: bool) -> None:
+    """Refuse a command line that says several things at once, or nothing of what it is about."""
+    if n is not None and n <= 0:
+        raise click.UsageError(
+            "a limit of 0 lets nothing run: say --none to remove the limit, or use `hipq queue pause`"
+        )
+    has_limits = is_given or n is not None
+    if sum((has_limits or only, unlimited, default)) > 1:
+        raise click.UsageError("give limits, --none to remove one, or --default to go back to the code's: one of these")
+    if only and not has_limits:
+        raise click.UsageError("--only goes with the limits that are to be there")
 
 
 def _print_limits(app: Hipq, found: Queue) -> None:

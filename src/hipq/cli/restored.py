@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hipq.cli.audited import audited
 from hipq.cli.commands import command, yes_option
 from hipq.cli.inputs import number_option
 from hipq.cli.progress import confirm
@@ -25,6 +26,7 @@ from hipq.errors import Invalid
     "How many ids of each queue are left out: more than were given out since the backup; 0 = none were.",
 )
 @yes_option
+@audited
 def restored(target: Target, margin: int) -> None:
     """Run this once after a database was restored from a backup, before any program uses it.
 

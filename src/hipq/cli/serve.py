@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from typing import Any, Final
 
 import click
 
 from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
-from hipq.cli.inputs import number_option
-from hipq.cli.listening import LOOPBACK, announce_address, bound
+from hipq.cli.configured import Configured
+from hipq.cli.inputs import Duration, number_option
+from hipq.cli.listening import announce_address, bound
+from hipq.cli.serve_settings import Reload, settings
 from hipq.cli.target import daemon_database, daemon_db_option, shown
 from hipq.errors import Invalid
+from hipq.files import exposed
 from hipq.observe import logs
 
 _DAY: Final = 86_400
@@ -24,11 +28,13 @@ _YEAR: Final = 365 * _DAY
     "hipq serve --db postgresql://ann@localhost/hipq --port 8080 --concurrency 16",
     "hipq serve --host 0.0.0.0 --job-log jobs.jsonl",
     json=False,
+    cls=Configured,
+    context_settings={"auto_envvar_prefix": "HIPQ_SERVE"},
 )
 @daemon_db_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @number_option("--port", 0, 65_535, 8000, "0: any that is free.")
-@click.option("--journal", "folder", default="daemon.journal", show_default=True, metavar="FOLDER",
+@click.option("--journal", default="daemon.journal", show_default=True, metavar="FOLDER",
               help="Where jobs are kept until the database has them. Each daemon has its own.")  # fmt: skip
 @number_option("--journal-size", 1, 1 << 20, 1024, "What may wait there while the database is away.", "MB")
 @number_option("--concurrency -c", 1, 1000, 8, "Batches of jobs that run at the same time.")
@@ -45,6 +51,10 @@ _YEAR: Final = 365 * _DAY
 @number_option("--connections", 4, 1 << 20, 4096, "Connections at a time; a quarter of them from one address.")
 @number_option("--memory", 16, 1 << 20, 512, "What a handler's context may use.", "MB")
 @number_option("--context-tasks", 1, 1 << 30, 10_000, "Jobs after which a handler's context is replaced.")
+@click.option("--environment", multiple=True, metavar="NAME=FOLDER",
+              help="Packages that handlers may name: a virtual environment, or one with node_modules.")  # fmt: skip
+@click.option("--secrets-key-file", metavar="FILE",
+              help="The keys that tenants' secrets are encrypted with; else $HIPQ_SECRETS_KEY has them.")  # fmt: skip
 @click.option("--handler-network", is_flag=True, help="Let handlers use this machine's network.")
 @click.option("--http-allow", multiple=True, metavar="HOST",
               help="A host that http handlers may reach: a name, *.name, an address or a network. Without any: every "
@@ -52,69 +62,41 @@ _YEAR: Final = 365 * _DAY
 @click.option("--trust-handlers", is_flag=True, help="Run handlers without a sandbox: they can do whatever you can.")
 @click.option("--no-tokens", is_flag=True, help="Whoever can connect may do everything. Only on a loopback address.")
 @click.option("--job-log", metavar="FILE", help="Write a line of JSON for each job that enters, runs and completes.")
+@click.option("--drain", type=Duration("drain"), show_default="until handlers end",
+              help="Seconds a stop may take: then jobs that still run are given back.")  # fmt: skip
+@click.option("--shutdown-delay", type=Duration("shutdown-delay"), default=0.0, show_default=True,
+              help="Seconds a stop begins with, in which /ready says no and requests are still taken: balancers have "
+              "to notice.")  # fmt: skip
 @log_options("one line for everything that happens to a job.")
-def serve(
-    db: str | None, host: str, port: int, folder: str, journal_size: int, concurrency: int, retry_after: int,
-    retry_most: int, give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int,
-    head_timeout: int, connections: int, memory: int, context_tasks: int, handler_network: bool,
-    http_allow: tuple[str, ...], trust_handlers: bool, no_tokens: bool, job_log: str | None, log_level: str,
-    log_format: str,
-) -> None:  # fmt: skip
+def serve(**given: Any) -> None:
     """Take jobs and handlers over HTTP and run them, until SIGINT or SIGTERM; a second one gives back what runs.
 
     Tenants and their tokens are made with `hipq tenant`. Several daemons may share one PostgreSQL database. It speaks
     plain HTTP: put what speaks HTTPS in front of it.
+
+    Every option is in [serve] of hipq.toml, too, and in the environment: --job-log is job_log there, and
+    $HIPQ_SERVE_JOB_LOG. SIGHUP reads the file again. `hipq config serve ...` says what is in force, and why.
     """
     _check_installed()
-    from hipq.daemon.daemon import Daemon, Options
-    from hipq.daemon.http.request import Limits
+    from hipq.daemon.daemon import Daemon
+    from hipq.daemon.handlers.keys import VARIABLE, no_core
     from hipq.daemon.http.serving import Serving
-    from hipq.sandbox import ContextSettings
+    from hipq.dashboard.session import Sessions
 
-    if no_tokens:
-        _check_open(host, handler_network)
-    url = daemon_database(db)
-    contexts = ContextSettings(
-        trust=trust_handlers, memory=memory << 20, network=handler_network, http_allow=http_allow or ("public",),
-        most_tasks=context_tasks, most_contexts=max(32, 2 * concurrency),
-    )  # fmt: skip
-    options = Options(
-        db=url, journal=folder, journal_bytes=journal_size << 20, concurrency=concurrency, retry_after=retry_after,
-        retry_most=retry_most, give_up_after=give_up_after, run_timeout=run_timeout, keep=keep, job_log=job_log or "",
-        contexts=contexts,
-    )  # fmt: skip
-    limits = Limits(
-        body=body_size << 20, body_seconds=body_timeout, head_seconds=head_timeout,
-        connections=_allowed(connections),
-    )  # fmt: skip
-    listening = bound(host, port)
-    logs.configure(log_level, log_format)
-    note(f"database: {shown(url)}")
-    served = Daemon(options)
+    Sessions.of_environment()  # a key that is too short is refused now, and not when somebody first looks
+    given["db"] = daemon_database(given["db"])
+    wanted = settings(given)
+    listening = bound(given["host"], given["port"])
+    logs.configure(given["log_level"], given["log_format"])
+    note(f"database: {shown(given['db'])}")
+    if given["secrets_key_file"] or os.environ.get(VARIABLE):
+        no_core()
+    if given["secrets_key_file"] and (mode := exposed(given["secrets_key_file"])):
+        note(f"the key file {given['secrets_key_file']} lets others in ({mode}): chmod 600")
+    served = Daemon(wanted.options)
     logs.subscribe(served.app.events)
-    Serving(served, listening, limits, tokens=not no_tokens).run(lambda: announce_address(listening))
-
-
-def _check_open(host: str, handler_network: bool) -> None:
-    """Whoever can connect may do everything: Invalid if that is more than this machine's users."""
-    if host not in LOOPBACK:
-        raise Invalid(f"--no-tokens lets everybody do everything, so it needs a loopback address, not {host!r:.80}")
-    if handler_network:
-        raise Invalid(
-            "--no-tokens with --handler-network lets every handler do everything at this daemon, as it reaches the "
-            "loopback address: leave out one of them"
-        )
-
-
-def _allowed(connections: int) -> int:
-    """As many of these as the process may have descriptors for."""
-    from hipq.daemon.http.connections import raise_descriptors
-
-    allowed = raise_descriptors(connections)
-    if allowed < connections:
-        note(f"this process may have so few descriptors that {allowed} connections are allowed, not {connections}: "
-             "raise `ulimit -n`")  # fmt: skip
-    return allowed
+    serving = Serving(served, listening, wanted.limits, tokens=not given["no_tokens"])
+    serving.run(lambda: announce_address(listening), Reload(click.get_current_context(), given, served, serving))
 
 
 def _check_installed() -> None:

@@ -54,10 +54,17 @@ def described(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
         "retry": job.retry,
         "then": job.then,
         "traceparent": job.traceparent,
-        "data": job.data,
-        "result": job.result,
+        "data": _read(lambda: job.data),
+        "result": _read(lambda: job.result),
         "history": [{"at": job.create_time, "event": JobEvent.ADDED}, *job.history],
     }
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except msgspec.DecodeError as error:
+        return f"(another program wrote what cannot be read here: {error})"
 
 
 def say(value: Any, text: str | Callable[[], None]) -> None:

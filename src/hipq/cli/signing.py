@@ -8,6 +8,7 @@ import click
 
 from hipq import Hipq, NotFound
 from hipq.callback.signing import LIVE, SIGNS_AFTER, KeyInfo
+from hipq.cli.audited import audited
 from hipq.cli.commands import group, yes_option
 from hipq.cli.progress import confirm
 from hipq.cli.show import say, say_table
@@ -35,6 +36,7 @@ def list_keys(target: Target) -> None:
 
 @signing.command("rotate", "hipq signing rotate shop:app", "hipq signing rotate shop:app --yes --json")
 @yes_option
+@audited
 def rotate(target: Target) -> None:
     """Add a key. It signs a minute from now, when all processes know it. Two keys may live: what the one before has
     signed stays good, and what the one before that has signed does not."""
@@ -54,6 +56,7 @@ def rotate(target: Target) -> None:
 )
 @click.argument("key", metavar="KEY")
 @yes_option
+@audited
 def drop(target: Target, key: str) -> None:
     """Refuse all that KEY has signed: for a secret that became known. Processes that run go by it within half a minute.
     If it was the only one, there is a new one at once."""

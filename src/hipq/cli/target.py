@@ -20,6 +20,7 @@ from hipq.cli.complain import ImportFailed, nearest, note, others
 from hipq.cli.show import GIVEN
 from hipq.cli.source import variables
 from hipq.stores.open import open_store, url_of, without_password
+from hipq.stores.protocols import Store
 
 _APP = re.compile(r"(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>[A-Za-z_]\w*(\.\w+)*)")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
@@ -50,8 +51,9 @@ def daemon_database(db: str | None) -> str:
     return db or usual_database() or "sqlite:///daemon.db"
 
 
-daemon_db_option = click.option("--db", metavar="URL", callback=given_db, help="The daemon's database; else "
-                                "$HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db.")  # fmt: skip
+daemon_db_option = click.option("--db", metavar="URL", callback=given_db, allow_from_autoenv=False, help="The "
+                                "daemon's database; else $HIPQ_DATABASE_URL, or database of hipq.toml, or "
+                                "daemon.db.")  # fmt: skip
 _DB = click.Option(["--db"], metavar="URL", callback=given_db,
                    help="A database instead of MODULE:APP: all that is registered in it.")  # fmt: skip
 
@@ -73,10 +75,7 @@ class AppCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[GIVEN] = list(args)
-        if "db" not in (one.name for one in self.params) and any(word.partition("=")[0] == "--db" for word in args):
-            raise click.UsageError(
-                "this needs the program, which has a database of its own: $HIPQ_DATABASE_URL names another", ctx
-            )
+        self._refuse_db(ctx, args)
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
             args = args[:-1]  # a shell completes its value, and without one MODULE:APP would be lost too
         found, first = probed(self, ctx, args)
@@ -90,6 +89,13 @@ class AppCommand(Command):
                 said = f"{without_password(first)!r:.60} is too much; {self.too_much}"
                 raise click.UsageError(_meant(first) or said, ctx) from None
             raise
+
+    def _refuse_db(self, ctx: click.Context, args: Sequence[str]) -> None:
+        takes_db = any(one.name == "db" for one in self.params)
+        if not takes_db and any(word.partition("=")[0] == "--db" for word in args):
+            raise click.UsageError(
+                "this needs the program, which has a database of its own: $HIPQ_DATABASE_URL names another", ctx
+            )
 
     def usual(self, *, asks_nothing: bool) -> str:
         """What stands in for MODULE:APP."""
@@ -250,6 +256,15 @@ class Target:
             if known.name not in declared:
                 app.known(known.name)
         return [app]
+
+    @property
+    def store(self) -> Store:
+        """The database, whatever is registered in it: what is in there only once is the same for all applications."""
+        if self.apps:
+            return self.apps[0].store
+        found = open_store(self.url)
+        click.get_current_context().call_on_close(found.close)
+        return found
 
     def job(self, job_id: int) -> tuple[Hipq, Job[Any]]:
         for app in self.apps:

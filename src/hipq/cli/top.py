@@ -10,7 +10,7 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -24,10 +24,7 @@ from hipq.errors import HipqError, Invalid
 from hipq.observe.logs import escaped
 from hipq.signals import on_stop
 from hipq.stores.protocols import Store
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from hipq.terminal import Picture, can_draw, fitted
 
 _LEAST: Final = 0.2
 
@@ -52,7 +49,7 @@ def top(target: Target, interval: float) -> None:
     store, app = apps[0].store, apps[0].name if target.app else ""
     if asked("json"):
         print_json(frame_of(store, app)._asdict())
-    elif is_terminal(sys.stdin) and is_terminal(sys.stdout):
+    elif is_terminal(sys.stdin) and can_draw(sys.stdout):
         _live(store, app, interval)
     else:
         for line in lines_of(frame_of(store, app)):
@@ -60,17 +57,10 @@ def top(target: Target, interval: float) -> None:
 
 
 def _live(store: Store, app: str, interval: float) -> None:
-    from rich.console import Console  # most commands draw nothing
-    from rich.live import Live
-
-    console, frame, missed = Console(), frame_of(store, app), _Away()
-    with (
-        suppress(_Over),
-        _keys() as wait,
-        Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live,
-    ):
+    frame, missed = frame_of(store, app), _Away()
+    with suppress(_Over), _keys() as wait, Picture(sys.stdout, whole=True) as picture:
         while True:
-            live.update(_drawn(console, frame, missed.said()), refresh=True)
+            picture.draw(_drawn(picture.size, frame, missed.said()))
             wait(interval)
             try:
                 frame = frame_of(store, app)
@@ -128,16 +118,9 @@ def _keys() -> Iterator[Callable[[float], None]]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _drawn(console: Console, frame: Frame, trouble: str) -> Text:
+def _drawn(size: os.terminal_size, frame: Frame, trouble: str) -> list[str]:
     """As much as there is room for."""
-    from rich.text import Text
-
-    width, height = console.size
-    lines = lines_of(frame, width, height - 1 - bool(trouble))
-    heads = [
-        Text(f"hipq top  {frame.where}  {frame.at:%H:%M:%SZ}", "bold"),
-        *([Text(trouble, "bold red")] if trouble else []),
-    ]
-    for line in (texts := [*heads, *(Text(line, "bold" if line in TITLES else "") for line in lines)]):
-        line.truncate(width, overflow="ellipsis")
-    return Text("\n").join(texts)
+    head = click.style(fitted(f"hipq top  {frame.where}  {frame.at:%H:%M:%SZ}", size.columns), bold=True)
+    heads = [head, *([click.style(fitted(trouble, size.columns), fg="red", bold=True)] if trouble else [])]
+    lines = [fitted(line, size.columns) for line in lines_of(frame, size.columns, size.lines - len(heads))]
+    return [*heads, *(click.style(line, bold=True) if line in TITLES else line for line in lines)]

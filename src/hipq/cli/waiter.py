@@ -14,6 +14,7 @@ import click
 
 from hipq.cli.commands import asked, group, log_options
 from hipq.cli.complain import note, others
+from hipq.cli.dashboard_serving import DashboardOptions, dashboard_options, serve
 from hipq.cli.inputs import Duration, number_option
 from hipq.cli.show import say, some
 from hipq.cli.waiter_items import cancel, list_items, reschedule, send
@@ -176,6 +177,23 @@ def _chosen(app: str, target: Waiter, queues: str | None) -> list[str]:
         if name not in there:
             raise Invalid(f"{app} has no handler for the queue {name!r:.60}{others(name, there)}")
     return wanted
+
+
+# -- dashboard -------------------------------------------------------------------------------------------------------
+@waiter.command(
+    "dashboard",
+    "hipq waiter dashboard mailers reports.fifo",
+    "hipq waiter dashboard shop:waiter --role view --mask card",
+)
+@queues_argument
+@dashboard_options
+def dashboard(target: WaiterTarget, queues: tuple[str, ...], options: DashboardOptions) -> None:
+    """See in a browser what waits until when, and which pollers are at work, until SIGINT or SIGTERM.
+
+    It prints a URL that logs in whoever has it. `hipq dashboard` shows this page, too, beside those of a database.
+    """
+    options.check()
+    serve(options, (), target.with_queues(queues), None)
 
 
 # -- what they share -------------------------------------------------------------------------------------------------

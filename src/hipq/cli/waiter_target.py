@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hipq import config
 from hipq.cli.commands import is_typed
 from hipq.cli.complete import WAITER_QUEUE
 from hipq.cli.target import AppCommand, load_any
@@ -57,11 +58,15 @@ class WaiterTarget:
                 said = f"{self.app} says itself what --{typed.replace('_', '-')} would: leave one of them out"
                 raise click.UsageError(said, click.get_current_context())
             return self.loaded()
-        from hipq import config
         from hipq.waiter import Waiter
 
         given: dict[str, Any] = {name: value for name, value in self._options.items() if value is not None}
-        return Waiter(tuple(queues or config.read().settings.waiter.queues or ()), **given)
+        return Waiter(queues or self.queues, **given)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Those of hipq.toml."""
+        return tuple(config.read().settings.waiter.queues or ())
 
     def with_queues(self, queues: tuple[str, ...]) -> Waiter:
         """The waiter, which must have queues."""
@@ -78,6 +83,11 @@ class WaiterTarget:
             said = "say where your Waiter is: MODULE:APP first, like shop:waiter"
             raise click.UsageError(said, click.get_current_context())
         return load_any(self.app, Waiter)
+
+
+def configured() -> dict[str, str | None]:
+    """What [waiter] of hipq.toml says, for a command that has no such options."""
+    return {name: getattr(config.read().settings.waiter, name) for name in _OPTIONS}
 
 
 queue_argument = click.argument("queue", metavar="QUEUE", type=WAITER_QUEUE)

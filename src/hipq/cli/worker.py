@@ -79,8 +79,7 @@ def worker(
     if reload and until_empty:
         raise click.UsageError("--reload goes on until it is stopped: leave --until-empty out")
     if (processes > 1 or reload) and not only_check:
-        apart = [["--metrics", f"{where[0]}:{where[1] + number}"] if where else [] for number in range(processes)]
-        return _supervise(target, apart, reload, until_empty)
+        return _supervise(target, _apart(where, processes), reload, until_empty)
     found = _checked(target, wanted)
     if only_check:
         announced(found)
@@ -92,6 +91,14 @@ def worker(
     engine = patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
     listeners = found.streams.listeners(wanted) if listens and not until_empty else []
     return _work(engine, until_empty, lifeline, listeners, answering)
+
+
+def _apart(metrics: tuple[str, int] | None, processes: int) -> list[list[str]]:
+    """The words that each process has of its own."""
+    if metrics is None:
+        return [[] for _ in range(processes)]
+    host, port = metrics
+    return [["--metrics", f"{host}:{port + number}"] for number in range(processes)]
 
 
 def _supervise(target: Target, apart: Sequence[Sequence[str]], reload: bool, until_empty: bool) -> int:

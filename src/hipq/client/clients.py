@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from hipq.client.operating import Operating
 from hipq.client.replies import Lost, Response, good
 from hipq.client.steps import ClientRequest, Pause, Steps
-from hipq.client.verbs import EventLines, Verbs
+from hipq.client.verbs import EventLines
 from hipq.errors import DaemonUnavailable, Invalid
 
 CONNECT_SECONDS: Final = 10.0
@@ -18,7 +19,7 @@ CONNECT_SECONDS: Final = 10.0
 T = TypeVar("T")
 
 
-class _Base(Verbs):
+class _Base(Operating):
     _kind: str
     """The class of httpx2 that sends the requests."""
 
@@ -44,7 +45,7 @@ class _Base(Verbs):
 
 
 class Client(_Base):
-    """A client of a daemon. `token` belongs to a tenant; an admin's token needs `tenant`. A request that the daemon
+    """A client of a daemon. `token` belongs to a tenant; an operator's needs `tenant`. A request that the daemon
     cannot take right now is retried for `patience` seconds. Thread-safe."""
 
     _kind = "Client"
@@ -60,7 +61,14 @@ class Client(_Base):
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events of the tenant's jobs from now on, until the daemon stops."""
-        request = self._do(self._events())
+        return self._followed("events")
+
+    def output(self, job_id: str | int) -> Iterator[dict[str, Any]]:
+        """What the handler of a job prints, while it prints it, until the job has ended: events with a `text`."""
+        return self._followed("jobs", job_id, "output")
+
+    def _followed(self, *parts: str | int) -> Iterator[dict[str, Any]]:
+        request = self._do(self._stream(*parts))
         lines = EventLines()
         try:
             with self._http.stream(**self._arguments(request)) as response:
@@ -92,7 +100,7 @@ class Client(_Base):
 
 
 class AsyncClient(_Base):
-    """A client of a daemon, for asyncio. `token` belongs to a tenant; an admin's token needs `tenant`. A request that
+    """A client of a daemon, for asyncio. `token` belongs to a tenant; an operator's needs `tenant`. A request that
     the daemon cannot take right now is retried for `patience` seconds."""
 
     _kind = "AsyncClient"
@@ -106,9 +114,16 @@ class AsyncClient(_Base):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def events(self) -> AsyncIterator[dict[str, Any]]:
+    def events(self) -> AsyncIterator[dict[str, Any]]:
         """The events of the tenant's jobs from now on, until the daemon stops."""
-        request = await self._do(self._events())
+        return self._followed("events")
+
+    def output(self, job_id: str | int) -> AsyncIterator[dict[str, Any]]:
+        """What the handler of a job prints, while it prints it, until the job has ended: events with a `text`."""
+        return self._followed("jobs", job_id, "output")
+
+    async def _followed(self, *parts: str | int) -> AsyncIterator[dict[str, Any]]:
+        request = await self._do(self._stream(*parts))
         lines = EventLines()
         try:
             async with self._http.stream(**self._arguments(request)) as response:
@@ -145,7 +160,7 @@ def _options(url: str, token: str) -> dict[str, Any]:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Invalid(f"a daemon's URL is like http://127.0.0.1:8080, not {url!r:.80}")
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise Invalid("this is no token: hipq tenant token NAME makes one")
+        raise Invalid("this is no token: hipq token create makes one")
     headers = {"user-agent": "hipq", **({"authorization": f"Bearer {token}"} if token else {})}
     return {"base_url": url.rstrip("/"), "headers": headers, "follow_redirects": False}
 

@@ -71,7 +71,7 @@ class Result(NamedTuple):
 
 _KINDS: Final[Mapping[int, type[HipqError]]] = {
     **dict.fromkeys((400, 405, 413, 415, 422, 431), Invalid), **dict.fromkeys((409, 410), Conflict),
-    401: Unauthorized, 404: NotFound, 408: DaemonUnavailable,
+    401: Unauthorized, 403: Unauthorized, 404: NotFound, 408: DaemonUnavailable,
 }  # fmt: skip
 
 

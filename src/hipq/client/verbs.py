@@ -17,7 +17,9 @@ from hipq.errors import Invalid
 
 POLL: Final = 20.0
 """Seconds that one request waits for a result."""
-_JSON: Final = {"content-type": "application/json"}
+JSON: Final = {"content-type": "application/json"}
+_TEST_SECONDS: Final = 120.0
+"""Seconds that the reply to a handler's test may take: its minute, and until it starts."""
 
 Seen = dict[str, Any]
 """An object as the daemon shows it."""
@@ -70,13 +72,18 @@ class Verbs:
                 raise TimeoutError(f"job {job_id} has not ended within {timeout:g} seconds")
 
     @verb
+    def children(self, job_id: str | int, /, **page: Any) -> Steps[list[Seen]]:
+        """The jobs that the handler of this one has added, after an id, up to a limit."""
+        return list((yield from self._get("jobs", job_id, "children", **page))["jobs"])
+
+    @verb
     def why(self, job_id: str | int) -> Steps[Seen]:
         return (yield from self._get("jobs", job_id, "why"))
 
     @verb
     def cancel(self, job_id: str | int, reason: str = "") -> Steps[Seen]:
         path = yield from self._path("jobs", job_id, "cancel")
-        return (yield from self._ask(ClientRequest("POST", path, _query({"reason": reason}))))
+        return (yield from self._ask(ClientRequest("POST", path, as_query({"reason": reason}))))
 
     @verb
     def retry(self, job_id: str | int) -> Steps[Seen]:
@@ -89,8 +96,8 @@ class Verbs:
         path = yield from self._path("answers", type, key)
         headers = {"idempotency-key": options.pop("answer_id", "") or uuid4().hex}
         if not isinstance(data, (bytes, str)):
-            headers |= _JSON
-        request = ClientRequest("POST", path, _query(options), headers, _text(data), repeatable=True)
+            headers |= JSON
+        request = ClientRequest("POST", path, as_query(options), headers, _text(data), repeatable=True)
         response = yield from retried(request, self._patience)
         if response.status in (409, 410) and b'"answer"' in response.body:
             return str(response.json()["answer"])
@@ -98,11 +105,12 @@ class Verbs:
 
     # -- handlers ---------------------------------------------------------------------------------------------------
     @verb
-    def set_handler(self, /, type: str, lang: str, body: str, **parts: str) -> Steps[Seen]:
-        """Set the code that runs the jobs of a type. Further parts are eid, before, beforeEach and afterEach."""
+    def set_handler(self, /, type: str, lang: str, body: str, **parts: Any) -> Steps[Seen]:
+        """Set the code that runs the jobs of a type. Further parts are eid, before, beforeEach, afterEach, waits and
+        policy, a mapping that says how it runs."""
         path = yield from self._path("handlers", type)
         given = {name: value for name, value in {"lang": lang, "body": body, **parts}.items() if value}
-        request = ClientRequest("PUT", path, headers=_JSON, body=json.dumps(given).encode(), repeatable=True)
+        request = ClientRequest("PUT", path, headers=JSON, body=json.dumps(given).encode(), repeatable=True)
         return (yield from self._ask(request))
 
     @verb
@@ -118,6 +126,61 @@ class Verbs:
         yield from self._ask(ClientRequest("DELETE", (yield from self._path("handlers", type))))
 
     @verb
+    def handler_versions(self, type: str) -> Steps[list[Seen]]:
+        """The versions that are kept, newest first, also of a handler that was deleted."""
+        return list((yield from self._get("handlers", type, "versions"))["versions"])
+
+    @verb
+    def restore_handler(self, type: str, version: str) -> Steps[Seen]:
+        """Let a version that is kept run again."""
+        path = yield from self._path("handlers", type, "versions", version)
+        return (yield from self._ask(ClientRequest("POST", path, repeatable=True)))
+
+    @verb
+    def test_handler(self, /, type: str, payload: Any = b"", **parts: Any) -> Steps[Seen]:
+        """Run a handler once, which is not put, and nothing of which is kept; without parts (lang, body, ...) the one
+        that runs now. Returns how that ended: status, data, error, log, jobs."""
+        path = yield from self._path("handlers", type, "test")
+        given: dict[str, Any] = {"payload_base64": b64encode(_text(payload)).decode()}
+        if parts:
+            given["handler"] = {name: value for name, value in parts.items() if value}
+        request = ClientRequest("POST", path, headers=JSON, body=json.dumps(given).encode(), seconds=_TEST_SECONDS)
+        return (yield from self._ask(request))
+
+    # -- secrets, and keys that sign ----------------------------------------------------------------------------------
+    @verb
+    def set_secret(self, name: str, value: str | bytes) -> Steps[Seen]:
+        """Set what handlers that name it have as an environment variable. It is not to be had again."""
+        body = value.encode() if isinstance(value, str) else value
+        path = yield from self._path("secrets", name)
+        headers = {"content-type": "text/plain"}
+        return (yield from self._ask(ClientRequest("PUT", path, headers=headers, body=body, repeatable=True)))
+
+    @verb
+    def secrets(self) -> Steps[list[Seen]]:
+        """Their names, and when each was set."""
+        return list((yield from self._get("secrets"))["secrets"])
+
+    @verb
+    def delete_secret(self, name: str) -> Steps[None]:
+        yield from self._ask(ClientRequest("DELETE", (yield from self._path("secrets", name))))
+
+    @verb
+    def signing_keys(self) -> Steps[list[Seen]]:
+        """The keys that the calls of http handlers are signed with: their ids."""
+        return list((yield from self._get("signing-keys"))["keys"])
+
+    @verb
+    def new_signing_key(self) -> Steps[Seen]:
+        """A key that signs from now on, beside the one before. Its `secret` is not to be had again."""
+        return (yield from self._ask(ClientRequest("POST", (yield from self._path("signing-keys")))))
+
+    @verb
+    def drop_signing_key(self, key_id: str) -> Steps[None]:
+        yield from self._ask(ClientRequest("DELETE", (yield from self._path("signing-keys", key_id))))
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+    @verb
     def queues(self) -> Steps[list[Seen]]:
         return list((yield from self._get("queues"))["queues"])
 
@@ -125,16 +188,16 @@ class Verbs:
     def _add(self, jobs: Iterable[Mapping[str, Any]], once: bool) -> Steps[list[str]]:
         body = json.dumps([_job(job) for job in jobs]).encode()
         path = yield from self._path("jobs")
-        headers = {**_JSON, "idempotency-key": uuid4().hex} if once else _JSON
+        headers = {**JSON, "idempotency-key": uuid4().hex} if once else JSON
         found = yield from self._ask(ClientRequest("POST", path, headers=headers, body=body, repeatable=once))
         return list(found["ids"])
 
-    def _events(self) -> Steps[ClientRequest]:
-        return ClientRequest("GET", (yield from self._path("events")), headers={"accept": "text/event-stream"})
+    def _stream(self, *parts: str | int) -> Steps[ClientRequest]:
+        return ClientRequest("GET", (yield from self._path(*parts)), headers={"accept": "text/event-stream"})
 
     def _get(self, *parts: str | int, **query: Any) -> Steps[Seen]:
         path = yield from self._path(*parts)
-        return (yield from self._ask(ClientRequest("GET", path, _query(query), repeatable=True)))
+        return (yield from self._ask(ClientRequest("GET", path, as_query(query), repeatable=True)))
 
     def _ask(self, request: ClientRequest) -> Steps[Seen]:
         found: Seen = good((yield from retried(request, self._patience))).json()
@@ -145,12 +208,14 @@ class Verbs:
         if not self._tenant:
             found = yield from self._ask(ClientRequest("GET", "/v1/whoami", repeatable=True))
             if not found["tenant"]:
-                raise Invalid("this is an admin's token: say for which tenant, Client(url, token, tenant=...)")
+                raise Invalid(
+                    "an operator's token: say for which tenant: Client(url, token, tenant=...), or --tenant NAME"
+                )
             self._tenant = found["tenant"]
         return "/".join(["", "v1", self._tenant, *(quote(str(part), safe="") for part in parts)])
 
 
-def _query(given: Mapping[str, Any]) -> dict[str, str]:
+def as_query(given: Mapping[str, Any]) -> dict[str, str]:
     """The query without arguments that were not given."""
     found = {name: value for name, value in given.items() if value not in (None, "", 0, False)}
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}

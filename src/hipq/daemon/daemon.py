@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final, NoReturn
@@ -13,20 +13,27 @@ from msgspec.structs import replace
 
 from hipq.app import Hipq
 from hipq.daemon.accepted import Accepted
+from hipq.daemon.bulk import Bulk
+from hipq.daemon.crons import Crons
 from hipq.daemon.handlers.handlers import Handlers
+from hipq.daemon.handlers.keys import SecretKeys
+from hipq.daemon.handlers.policies import Policies, check_environments
+from hipq.daemon.handlers.secrets import TenantSecrets
 from hipq.daemon.hidden_paths import hidden
 from hipq.daemon.http.feed import Feed
 from hipq.daemon.ids import JournalIds
 from hipq.daemon.ingest import Ingest, check_database
 from hipq.daemon.job_factory import ORDER, lane
+from hipq.daemon.job_output import JobOutput
 from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
 from hipq.daemon.known import Known
-from hipq.daemon.options import QUEUE, AnySpecs
+from hipq.daemon.options import APP, QUEUE
 from hipq.daemon.options import Options as Options
 from hipq.daemon.ready import Ready, ready
 from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.scheduler import FairShare
+from hipq.daemon.take_over import note_engine
 from hipq.daemon.tenancy.backlog import Backlog, is_taken, soon
 from hipq.daemon.tenancy.quotas import Chained
 from hipq.daemon.tenancy.tenants import Tenants
@@ -36,19 +43,21 @@ from hipq.engine.launch import Launcher
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.engine.setup import Setup
-from hipq.errors import HipqError, StoreUnavailable
+from hipq.errors import CannotRun, HipqError, Invalid, StoreUnavailable
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.journal import Journal
+from hipq.limits.handlers import PerHandler
 from hipq.limits.tenants import PerTenant
-from hipq.sandbox import ContextPool, Handler
+from hipq.sandbox import ContextPool, Handler, JobReport
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.parsing import wrong_with
+from hipq.sandbox.trying import tried
 from hipq.stores.protocols import Store
 from hipq.stores.values import Stored
 
-APP: Final = "daemon"
 PRUNE_SECONDS: Final = 60.0
+"""Seconds between two times that what has ended is purged, and that uses of tokens are written down."""
 TIDY_SECONDS: Final = 1.0
 JOIN_SECONDS: Final = 0.05
 
@@ -73,7 +82,7 @@ class Daemon:
         self.app = Hipq(APP, options.db)
         opened.callback(self.app.close)
         # Before anything is made:
-        hides = hidden(options.contexts, self.app.url, options.journal, options.job_log)
+        self._hides = hidden(options.contexts, self.app.url, options.journal, options.job_log, options.secrets_key_file)
         self.queue = self.app.queue(QUEUE)
         self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
         opened.callback(self.journal.close)
@@ -81,7 +90,12 @@ class Daemon:
         with suppress(StoreUnavailable):
             check_database(self.app, self.journal)
         self.tenants = Tenants(self.store)
-        self.handlers = Handlers(self.store)
+        check_environments(options.contexts.environments, () if options.contexts.trust else self._hides)
+        keys = SecretKeys(options.secrets_key_file)
+        keys.check()
+        self.secrets = TenantSecrets(self.store, keys)
+        self.policies = Policies(options)
+        self.handlers = Handlers(self.store, limits_changed=self._keep_limits_now)
         own = FairShare(self._weight, self.warm)
         self.scheduler: FairShare | Guarded = Guarded(scheduler, self.warm) if scheduler else own
         self._found = 0
@@ -102,11 +116,14 @@ class Daemon:
         self.ended = Backlog(
             lambda: self.jobs.ended(_limited(self.tenants, "kept")), is_taken=lambda: self._are_results_saved()
         )
+        self.output = JobOutput()
+        self.bulk = Bulk(self.app, self.queue, ids)
+        self.crons = Crons(self.app, self.queue, ids, self.tenants)
         self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._added, self._join)
         if self._joined.is_set():
             self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
         self._log = JobLog(options.job_log, self.app.events) if options.job_log else None
-        self.contexts = ContextPool(replace(options.contexts, hidden=hides))
+        self.contexts = ContextPool(replace(options.contexts, hidden=self._hides))
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()
 
@@ -131,6 +148,16 @@ class Daemon:
             self.tenants.recall(self._known.facts.tenants)
 
     @property
+    def journal_bytes(self) -> int:
+        """What may wait in the journal."""
+        return self._options.journal_bytes
+
+    @property
+    def kills(self) -> Mapping[int, int]:
+        """See `SandboxExecutor`."""
+        return self._hands.kills
+
+    @property
     def store(self) -> Store:
         return self.app.store
 
@@ -142,17 +169,19 @@ class Daemon:
         options, store = self._options, self.store
         if self._joined.is_set():
             self._keep_quotas()
-        queue = EngineQueue(self.queue.number, QUEUE, ORDER, AnySpecs(options), scheduler=self.scheduler)
+        chained = Chained(self.tenants, self.backlog, self.ended)
+        make = self.crons.maker(chained)
+        queue = EngineQueue(self.queue.number, QUEUE, ORDER, self.policies, make=make, scheduler=self.scheduler)
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
         launcher = Launcher(now, self.app.database.steady, _no_chain)
         self._hands = hands = SandboxExecutor(
             self.contexts, self.handlers.get, launcher, self.ids, now, self.app.database.steady,
             lambda: store.waker.notify(done=True), lambda: store.waker.clear(), options.concurrency,
-            Chained(self.tenants, self.backlog, self.ended),
+            chained, self.output, self.policies.spec, self.secrets,
         )  # fmt: skip
         return Engine(Setup(
             store, [queue], hands, self.app.events, self.app.database.steady, concurrency=options.concurrency,
-            added=self._added, spare=hands.spare,
+            added=self._added, spare=hands.spare, drain=options.drain,
         ))  # fmt: skip
 
     def _are_results_saved(self) -> bool:
@@ -177,6 +206,21 @@ class Daemon:
             self._ingest.step()
         return jobs
 
+    # -- its options ------------------------------------------------------------------------------------------------
+    @property
+    def options(self) -> Options:
+        return self._options
+
+    def use(self, options: Options) -> None:
+        """These count from now on, but for those that only a new daemon can have."""
+        before, self._options = self._options, options
+        self.journal.most_bytes = options.journal_bytes
+        self.jobs.run_seconds = options.run_timeout
+        self.policies.use(options)
+        self.engine.setup.drain = options.drain
+        if options.contexts != before.contexts:
+            self.contexts.use(replace(options.contexts, hidden=self._hides))
+
     # -- its life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
         self._ingest.start()
@@ -189,6 +233,10 @@ class Daemon:
         if not self.engine.stopping:
             self.engine.stop()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def stop_now(self) -> None:
         """Give back what runs."""
         self._stopping.set()
@@ -200,7 +248,7 @@ class Daemon:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
-        self._ingest.stop()
+        self._ingest.stop(patient=self.engine.stopping < 2)
         self.engine.executor.close()
         self.journal.close()
         self.app.close()
@@ -208,8 +256,24 @@ class Daemon:
             self._log.close()
 
     def wrong_with(self, handler: Handler) -> str:
-        """Why this handler's code cannot be read by its language, with the line; "" if it can, or nobody knows."""
+        """Why this handler cannot run here, or its code be read by its language, with the line; "" if they can, or
+        nobody knows."""
+        self.policies.check(handler)
+        try:
+            self.secrets.of(handler)
+        except CannotRun as error:
+            return str(error)
         return wrong_with(handler, self._options.contexts)
+
+    def tried(self, handler: Handler, payload: bytes) -> JobReport:
+        """How one job would end with this handler, of which nothing is kept. Invalid if it cannot run here."""
+        self.policies.check(handler)
+        try:
+            secrets, sign = self.secrets.of(handler), self.secrets.sign(handler.tenant)
+            seconds = self.policies.spec(handler.type, handler.policy).run_timeout
+            return tried(handler, payload, seconds, self.contexts.settings, secrets, sign)
+        except CannotRun as error:
+            raise Invalid(str(error)) from None
 
     def ready(self) -> Ready:
         return ready(self)
@@ -263,16 +327,24 @@ class Daemon:
             self._found += 1
 
     def _keep_quotas(self) -> None:
-        """What a tenant may run at a time is a limit like others: exact over all daemons."""
-        caps = {name: one.quotas.running for name, one in self.tenants.known().tenants.items() if one.quotas.running}
-        limits = (PerTenant(caps),) if caps else ()
+        """What a tenant may run at a time, and what a handler may, are limits like others: exact over all daemons."""
+        caps = {name: one.quotas.running for name, one in self.tenants.look().tenants.items() if one.quotas.running}
+        own = self.handlers.limits()
+        limits = (*((PerTenant(caps),) if caps else ()), *((PerHandler(own),) if own else ()))
         rules = self.store.rules(self.queue.number)  # not what we wrote: another daemon may have known less
         if rules.limits != limits or rules.order != ORDER:
             self.store.change_rules(self.queue.number, lambda rules: replace(rules, limits=limits, order=ORDER))
 
+    def _keep_limits_now(self) -> None:
+        """A handler has come with another limit: it holds when whoever has put it hears so."""
+        if self._joined.is_set():
+            with suppress(HipqError):  # then it holds within a second
+                self._keep_quotas()
+
     def _tidy(self) -> None:
-        """Quotas are kept up to date; what has ended is purged when nobody wants to look at it any more."""
-        purge_at = 0.0
+        """Quotas are kept up to date; what has ended is purged when nobody wants to look at it any more; and it is
+        noted whose journal this is."""
+        purge_at, noted = 0.0, 0
         while not self._stopping.wait(TIDY_SECONDS):
             self._found -= self.journal.forget_gone()
             self._tell_findings()
@@ -280,9 +352,13 @@ class Daemon:
             if not self._joined.is_set():
                 continue
             try:
+                if noted != (engine_id := self.engine.engine_id):
+                    note_engine(self.store, self.journal.identity, engine_id)
+                    noted = engine_id
                 self._keep_quotas()
                 self._known.keep(tenants=dict(self.tenants.texts))
                 if self.app.database.steady() >= purge_at:
+                    self.tenants.uses.save()
                     self._purge()
                     purge_at = self.app.database.steady() + PRUNE_SECONDS * 1e6
             except HipqError as error:

@@ -15,10 +15,10 @@ from hipq.sandbox.settings import ContextSettings
 _SQLITE = "sqlite:///"
 
 
-def hidden(settings: ContextSettings, url: str, journal: str, job_log: str) -> tuple[str, ...]:
+def hidden(settings: ContextSettings, url: str, journal: str, job_log: str, secrets_key: str = "") -> tuple[str, ...]:
     """These folders. Invalid, if handlers would see one and cannot do without it; the sentence says what to move."""
     found: list[str] = []
-    for what, folder in _used(url, journal, job_log):
+    for what, folder in _used(url, journal, job_log, secrets_key):
         real = os.path.realpath(folder)
         if real not in found and cannot_hide(real, settings):
             raise Invalid(
@@ -29,7 +29,7 @@ def hidden(settings: ContextSettings, url: str, journal: str, job_log: str) -> t
     return tuple(dict.fromkeys(found))
 
 
-def _used(url: str, journal: str, job_log: str) -> Iterator[tuple[str, str]]:
+def _used(url: str, journal: str, job_log: str, secrets_key: str) -> Iterator[tuple[str, str]]:
     """What is where."""
     path = url.removeprefix(_SQLITE)
     if path not in (url, ":memory:"):
@@ -37,6 +37,8 @@ def _used(url: str, journal: str, job_log: str) -> Iterator[tuple[str, str]]:
     yield "the daemon's journal", journal
     if job_log:
         yield "the log of jobs", os.path.dirname(os.path.realpath(job_log))
+    if secrets_key:
+        yield "the key of secrets", os.path.dirname(os.path.realpath(secrets_key))
     if file := config.read().file:
         yield f"the configuration {file}", str(file.parent)
     for number, what in ((1, "the daemon's standard output"), (2, "the daemon's standard error")):

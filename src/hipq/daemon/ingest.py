@@ -56,6 +56,8 @@ REFUSED_MOST: Final = 10
 something wrong itself."""
 TRIED: Final = 1_000
 """Jobs that the store tries in one transaction, to say which it refuses: others wait for its end."""
+FLUSH_SECONDS: Final = 5.0
+"""Seconds that a stop waits until the store has all that is in the journal: the daemon may not come back."""
 LOOK_SECONDS: Final = 0.5
 """Seconds that one look behind refused batches may take; the next look goes on where it ended."""
 UNMADE: Final = (ValueError, msgspec.MsgspecError)
@@ -76,8 +78,7 @@ def check_database(app: Hipq, journal: Journal) -> None:
     """JournalRefused if the journal belongs to another database: before anything is made in this one."""
     if journal.store is None:
         return
-    path = app.url.removeprefix("sqlite:///")
-    if path != app.url and not _has_tables(path):  # opening it would make some
+    if not has_tables(app.url):
         journal.belong_to(NO_STORE)
     try:
         journal.belong_to(note(app.store, IDENTITIES, "") or NO_STORE)
@@ -86,8 +87,12 @@ def check_database(app: Hipq, journal: Journal) -> None:
             journal.belong_to(NO_STORE)
 
 
-def _has_tables(path: str) -> bool:
-    """Whether there is such a file, with tables of ours in it. It is only read."""
+def has_tables(url: str) -> bool:
+    """Whether a file of SQLite is there, with tables of ours in it: opening it would make some. It is only read. Of
+    another database that is not asked here."""
+    path = url.removeprefix("sqlite:///")
+    if path == url:
+        return True
     if not os.path.exists(path):
         return False
     with closing(sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)) as conn:
@@ -133,12 +138,18 @@ class Ingest:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """What is in the journal still, stays there."""
+    def stop(self, *, patient: bool = True) -> None:
+        """What the store has not got by now stays in the journal. `patient`: it is given some seconds for that."""
+        if patient and self._thread.is_alive():
+            until = time.monotonic() + FLUSH_SECONDS
+            while self._journal.waiting_jobs and not (self.away or self.stuck) and time.monotonic() < until:
+                time.sleep(0.01)
         self._stopping.set()
         self._journal.notify()
         if self._thread.ident is not None:
             self._thread.join()
+        if left := self._journal.waiting_jobs:
+            _log.warning("%d jobs stay in the journal: the next start takes them in, or `hipq journal recover`", left)
         if self._place is not None and self._journal.is_taken(self._journal.last):
             with suppress(StoreUnavailable):
                 self._ids.all_stored()

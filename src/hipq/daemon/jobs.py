@@ -63,7 +63,7 @@ class Jobs:
         self._ahead = 0
         """Microseconds by which the store's clock is ahead of this machine's, as last seen."""
         self.events = feed
-        self._run_seconds = run_seconds
+        self.run_seconds = run_seconds
 
     # -- adding -----------------------------------------------------------------------------------------------------
     def put(
@@ -124,6 +124,14 @@ class Jobs:
             raise NotFound(f"there is no job {job_id}")
         return found[0]
 
+    def seen_again(self, before: Row) -> Row:
+        """The job as it is by now: it is read whole only if something has happened to it."""
+        wanted = Filter(self._queue.number, tenant=before.tenant, after=before.id - 1, until=before.id, limit=1)
+        found = self._app.store.find(wanted, brief=True)
+        if found and found[0].token == before.token:
+            return before
+        return self.get(before.tenant, before.id)
+
     def payload(self, row: Row) -> bytes:
         return payloads.given(row.job_data)
 
@@ -142,6 +150,13 @@ class Jobs:
         until = self._app.store.reach(wanted, LOOKED_AT) if is_picky else 0
         rows = self._app.store.find(wanted._replace(until=until), brief=True)
         return Page(rows, rows[-1].id if len(rows) == limit else until)
+
+    def children(self, tenant: str, job_id: int, after: int = 0, limit: int = 100) -> Page:
+        """Jobs that the handler of this one has added: they are of the same tenant."""
+        parent = self.get(tenant, job_id)
+        wanted = Filter(self._queue.number, parent=parent.id, after=after, limit=limit)
+        rows = self._app.store.find(wanted, brief=True)
+        return Page(rows, rows[-1].id if len(rows) == limit else 0)
 
     def census(self, tenant: str) -> Census:
         return Census(self._app.store, self._queue.number, tenant)
@@ -207,7 +222,7 @@ class Jobs:
         """When the run of a job that executes is timed out; 0 if it does not execute."""
         if row.phase != EXECUTING:
             return 0
-        return min(row.deadline, later(row.update_time, self._run_seconds))
+        return min(row.deadline, later(row.update_time, self.run_seconds))
 
     async def result_of(self, tenant: str, job_id: int, seconds: float) -> Row:
         """The job when it is final; or as it is, when that takes longer."""

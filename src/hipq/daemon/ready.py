@@ -38,6 +38,7 @@ def ready(daemon: Daemon) -> Ready:
     accepting = {
         "the journal is latched: a write to its disk failed, and nothing is accepted any more": journal.broken,
         "the engine ended, and the daemon stops": daemon.failed,
+        "the daemon stops: others may have more time for this": daemon.is_stopping,
         "the disk of the journal is full: the last jobs that were posted found no room": not journal.has_room,
         "the journal is full: the database has to take some of it first": daemon.is_full,
     }
@@ -47,6 +48,7 @@ def ready(daemon: Daemon) -> Ready:
     }
     running = {
         "the engine ended: no job runs": daemon.failed,
+        "the daemon stops: no more jobs are started": daemon.is_stopping,
         "the store is away: no job can be claimed": away,
         "the sandbox cannot start, so no handler in code runs": (
             not daemon.failed and not away and daemon.sandbox_refuses()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
+from hipq.daemon.handlers.secrets import TenantSecrets
 from hipq.daemon.ids import Ids
+from hipq.daemon.job_output import JobOutput
 from hipq.daemon.tenancy.fair_queue import FairQueue
 from hipq.daemon.tenancy.quotas import Chained, TooMuchAtOnce
 from hipq.engine.lanes import Spare
@@ -24,8 +27,12 @@ from hipq.job.fault import Fault, FaultKind, clean, crash
 from hipq.job.meta import Meta
 from hipq.job.model import New, Row
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
+from hipq.job.spec import Spec
 from hipq.job.states import EXECUTING
 from hipq.sandbox import ContextJob, ContextPool, Handler, JobReport
+from hipq.sandbox.handler import unsigned
+from hipq.sandbox.output import CUT
+from hipq.sandbox.policy import Policy
 
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
@@ -53,6 +60,9 @@ class SandboxExecutor:
     clear: Callable[[], None]
     concurrency: int
     quotas: Chained
+    output: JobOutput
+    spec_of: Callable[[str, Policy], Spec]
+    secrets: TenantSecrets
     broken = False
 
     def __post_init__(self) -> None:
@@ -61,6 +71,8 @@ class SandboxExecutor:
         """What has not been handed to a context."""
         self._handed: dict[int, list[Execution]] = {}
         """By hand what it has given to a context."""
+        self.kills: Counter[int] = Counter()
+        """Contexts that died or were killed while a job ran, by the status of that."""
         self._names: dict[Execution, str] = {}
         """The names of runs, under which contexts know them: a job that was taken back may be claimed again before the
         batch ends that it was taken from, and its row may get another token meanwhile."""
@@ -155,6 +167,7 @@ class SandboxExecutor:
                 self._handed[me] = []
                 for execution in batch:
                     self._names.pop(execution, None)
+                    self.output.ended(execution.row.id)
                 with self._changed:
                     self._unstarted.give(batch[0].row.tenant)
 
@@ -177,6 +190,8 @@ class SandboxExecutor:
             handler = self.handler_of(row.tenant, row.job_type)
             if handler is None:
                 raise CannotRun(f"there is no handler for {row.job_type}")
+            for execution in batch:
+                execution.specify(self.spec_of(row.job_type, handler.policy))
             left = self._in_context(handler, batch)
         except (Invalid, CannotRun) as error:  # not here, or not at all: at once it would be the same
             self._fail(batch, Errored(Fault(FaultKind.ERROR, clean(str(error))), 501))
@@ -199,20 +214,28 @@ class SandboxExecutor:
 
         def ended(report: JobReport) -> None:
             execution = by_id[report.id]
+            self.output.ended(execution.row.id)
             self._unstarted.measure(execution.row.lane, (self.steady() - execution.run.started) / 1e6)
             self._report(execution, report, handler)
 
         if batch[0].row.alone:  # what ran there before may be why its context died: it gets one of its own
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
-        return [by_id[task.id] for task in self.contexts.run(handler, tasks, started, ended)]
+        secrets = self.secrets.of(handler)
+        sign = self.secrets.sign(handler.tenant) if handler.lang == "http" else unsigned
+        return [by_id[task.id] for task in self.contexts.run(handler, tasks, started, ended, secrets, sign)]
 
     def _task(self, execution: Execution) -> ContextJob:
         row = execution.row
         self._names[execution] = name = f"{row.id} {row.token}"
-        return ContextJob(str(row.id), payloads.given(row.job_data), row.attempt, execution.limit / 1e6, name)
+        self.output.began(row.id)
+        printed, seconds = partial(self.output.printed, row.id), execution.limit / 1e6
+        return ContextJob(str(row.id), payloads.given(row.job_data), row.attempt, seconds, name, printed)
 
     def _report(self, execution: Execution, report: JobReport, handler: Handler) -> None:
-        text = report.log[-LOG:]
+        if report.crashed:
+            with self._changed:
+                self.kills[report.status] += 1
+        text = report.log if len(report.log) <= LOG else CUT + report.log[len(CUT) - LOG :]
         execution.run.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
         try:
             result = self._kept(execution, self._result(execution.row, report, handler.waits))
@@ -277,6 +300,12 @@ class SandboxExecutor:
                 self._end(execution, result)
 
     def _judge(self, execution: Execution) -> None:
+        row = execution.row
+        try:
+            if handler := self.handler_of(row.tenant, row.job_type):
+                execution.specify(self.spec_of(row.job_type, handler.policy))
+        except HipqError:
+            pass  # the store is away: the daemon's own rules must do
         try:
             self.launcher.run(execution)
             result = execution.run.result

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hipq.app import Hipq
 from hipq.dashboard.gate import gate_of
 from hipq.dashboard.headers import secured
 from hipq.dashboard.hosted import Authenticate, hosted
 from hipq.dashboard.live import Live
+from hipq.dashboard.more import More
 from hipq.dashboard.request import Receive, Scope, visit_of, with_form
 from hipq.dashboard.site import Site
 from hipq.dashboard.static_files import static_reply
 from hipq.dashboard.visit import Refused, Reply, Role, Visit, Visitor
+from hipq.errors import Invalid
+
+if TYPE_CHECKING:
+    from hipq.waiter import Waiter
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 STREAM: Final = "/live"
@@ -24,17 +29,28 @@ THREADS: Final = 4
 
 
 def asgi(
-    app: Hipq | Sequence[Hipq], *, tokens: Mapping[str, tuple[str, str]] | None = None,
+    app: Hipq | Sequence[Hipq] = (), *, tokens: Mapping[str, tuple[str, str]] | None = None,
     authenticate: Authenticate | None = None, mask: Collection[str] = (), read_only: bool = False,
+    waiter: Waiter | None = None,
 ) -> Dashboard:  # fmt: skip
     """An ASGI application that shows this instance, or several of one database:
-    `fastapi_app.mount("/hipq", hipq.dashboard.asgi(app, ...))`.
+    `fastapi_app.mount("/hipq", hipq.dashboard.asgi(app, ...))`. `waiter`: a `hipq.waiter.Waiter` whose messages it
+    shows, too, or alone: that needs no instance.
 
     Who may come in: `tokens={"ann": ("admin", "a long secret")}`, else $HIPQ_DASHBOARD_TOKENS; or your application says
     who somebody is: `authenticate`, plain or async, takes the ASGI scope and returns a `Visitor`, a role or None."""
     gate = gate_of(tokens, is_hosted=authenticate is not None)
     apps = [app] if isinstance(app, Hipq) else app
-    return Dashboard(Site(apps, mask=mask, read_only=read_only, gate=gate), authenticate)
+    if waiter is None and not apps:
+        raise Invalid("give the dashboard an instance to show, or waiter=")
+    more = waiter_more(waiter, is_all=not apps) if waiter else None
+    return Dashboard(Site(apps, mask=mask, read_only=read_only, gate=gate, more=more), authenticate)
+
+
+def waiter_more(waiter: Waiter, *, is_all: bool) -> More:
+    from hipq.dashboard.waiter_pages import pages_of  # imported late: most have no waiter
+
+    return pages_of(waiter, is_all=is_all)
 
 
 class Dashboard:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hipq.dashboard.masks import masked
+from hipq.dashboard.masks import as_json, masked
 from hipq.dashboard.visit import Refused, Reply
 
 SHOWN: Final = 64 << 10
@@ -85,8 +85,7 @@ def _hidden(text: str, names: Collection[str]) -> str:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return str(masked(text, names))
-    found = masked(value, names)
-    return text if found == value else msgspec.json.encode(found).decode()
+    return as_json(text, value, masked(value, names), names)
 
 
 def _pretty(text: str, names: Collection[str]) -> str:

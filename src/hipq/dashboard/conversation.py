@@ -3,12 +3,11 @@ it, and what is to happen next. Pure: the page reads the job and its answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from hipq.dashboard.happenings import Said, happened
+from hipq.dashboard.sent_headers import Headers
 from hipq.job import meta, waiting
 from hipq.job.answer import (
     APPLIED,
@@ -25,10 +24,10 @@ from hipq.job.answer import (
 )
 from hipq.job.event_names import LEFT_OUT, JobEvent
 from hipq.job.fault import Fault
+from hipq.job.history import entries_of
 from hipq.job.model import Row
 from hipq.job.progress import Reported, in_words
 from hipq.job.states import EXECUTING, FINAL, NONE, RETRY, SCHEDULED, WAITING
-from hipq.job.waiting import Waiting
 
 _USED: Final = (MATCHED, PROGRESS, APPLIED, SETTLED)
 """The states of answers that the job was given."""
@@ -60,6 +59,9 @@ class Entry(NamedTuple):
     """A moment that it is about, behind the word `when`."""
     when: str = ""
     traceback: str = ""
+    printed: str = ""
+    """What its handler printed."""
+    headers: Headers = ()
     answer: Kept | None = None
     is_outside: bool = False
     """Whether it happened in the world outside: a request that went there, an answer that came from there."""
@@ -78,34 +80,17 @@ class Scene(NamedTuple):
     engines: Mapping[int, str] = {}
     """The labels of those that are alive."""
     progress: Reported | None = None
-    headers: tuple[str, ...] = ()
-    """The names of the headers of its declared request, if its code is here."""
+    headers: Callable[[int], Headers] = lambda _attempt: ()
+    """The headers of its declared request in an attempt, if its code is here."""
 
 
 def conversation(scene: Scene) -> list[Entry]:
-    row, history = scene.row, history_of(scene.row)
+    row, history = scene.row, entries_of(scene.row.history)
     entries = _with_answers(row, [_added(row, history), *_told(scene, history)], scene.answers)
     if scene.progress and scene.progress.at:
         said = in_words(scene.progress.fraction, scene.progress.message)
         _insert(entries, Entry(scene.progress.at, "running", "running", "Its handler said how far it is", said))
     return [*entries, *_ahead(row, scene.now)]
-
-
-def history_of(row: Row) -> list[dict[str, Any]]:
-    """What the row remembers; nothing, if another program wrote what cannot be read."""
-    try:
-        found = msgspec.json.decode(row.history, type=list[dict[str, Any]])
-    except msgspec.DecodeError:
-        return []
-    return [one for one in found if isinstance(one.get("at"), int) and isinstance(one.get("event"), str)]
-
-
-def wait_of(row: Row) -> Waiting:
-    """Its wait; none, if another program wrote what cannot be read."""
-    try:
-        return waiting.load(row.wait)
-    except msgspec.DecodeError:
-        return Waiting()
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------
@@ -138,7 +123,8 @@ def _told(scene: Scene, history: Sequence[Mapping[str, Any]]) -> Iterator[Entry]
         before = entry.get("error", "")
         yield Entry(
             entry["at"], said.icon, said.tone, said.text, said.detail, said.until, said.when,
-            traceback if index == last else "", is_outside=said.is_outside, event=entry["event"],
+            traceback if index == last else "", said.printed, said.headers, is_outside=said.is_outside,
+            event=entry["event"],
         )  # fmt: skip
 
 
@@ -170,7 +156,7 @@ def _ahead(row: Row, now: int) -> Iterator[Entry]:
         text = "Its time was over" if row.deadline <= now else "Unless it has ended, it times out"
         yield Entry(row.deadline, "scheduled", "scheduled", text, is_ahead=True)
     elif row.phase == WAITING:
-        wait = wait_of(row)
+        wait = waiting.to_show(row.wait)
         text = "Its answer handler is called again" if wait.tries else "Without its answer, it times out"
         if wait.heartbeat and row.deadline < wait.until:
             text = "Without a sign of life, it times out"

@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Final
 
 from hipq.callback.rate_buckets import RateBuckets
-from hipq.dashboard.session import VARIABLE as SECRET
 from hipq.dashboard.session import Session, Sessions, nonce
 from hipq.dashboard.tokens import VARIABLE as TOKENS
 from hipq.dashboard.tokens import KnownTokens, Tokens
@@ -121,7 +120,7 @@ def gate_of(tokens: Mapping[str, tuple[str, str]] | None = None, *, is_hosted: b
         raise Invalid("give the dashboard tokens= or authenticate=, not both")
     said = "" if tokens is not None or is_hosted else os.environ.get(TOKENS, "")
     known = Tokens(tokens) if tokens else Tokens.read(said) if said else None
-    return Gate(known, Sessions(os.environ.get(SECRET, "")), is_hosted=is_hosted)
+    return Gate(known, Sessions.of_environment(), is_hosted=is_hosted)
 
 
 def _bearer(visit: Visit) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hipq.job.event_names import LEFT_OUT, RAN, SENT, JobEvent
+from hipq.dashboard.sent_headers import Headers
+from hipq.job.event_names import LEFT_OUT, RAN, SENT, UNREADABLE, JobEvent
 from hipq.job.fault import FaultKind
 
 
@@ -17,8 +18,8 @@ class Said(NamedTuple):
     engines: Mapping[int, str] = {}
     before: str = ""
     """The error of the entry before it."""
-    headers: tuple[str, ...] = ()
-    """The headers of the declared request of the job's type."""
+    headers: Callable[[int], Headers] = lambda _attempt: ()
+    """The headers of the declared request of the job's type in an attempt."""
 
 
 class Happening(NamedTuple):
@@ -29,6 +30,8 @@ class Happening(NamedTuple):
     until: int = 0
     when: str = ""
     is_outside: bool = False
+    printed: str = ""
+    headers: Headers = ()
 
 
 _Entry = Mapping[str, Any]
@@ -57,8 +60,8 @@ def _waits(entry: _Entry, _said: Said) -> Happening:
 
 
 def _sent(entry: _Entry, said: Said) -> Happening:
-    headers = f"with the headers {', '.join(said.headers)}" if said.headers else ""
-    return Happening("sent", "waiting", f"Request sent: {entry.get('to', '')}", headers, is_outside=True)
+    headers = said.headers(said.attempt)
+    return Happening("sent", "waiting", f"Request sent: {entry.get('to', '')}", is_outside=True, headers=headers)
 
 
 def _error(entry: _Entry, said: Said) -> Happening:
@@ -94,14 +97,20 @@ def _ran(entry: _Entry, _said: Said) -> Happening:
     found = [
         f"{entry['cost']:g}s of processor time" if isinstance(entry.get("cost"), int | float) else "",
         f"handler {entry['version']}" if "version" in entry else "",
-        f"its output: {entry['log']}" if entry.get("log") else "",
     ]
-    return Happening("note", "scheduled", "Has run in its context", ", ".join(filter(None, found)))
+    printed = str(entry.get("log", ""))
+    return Happening("note", "scheduled", "Has run in its context", ", ".join(filter(None, found)), printed=printed)
 
 
 def _left_out(entry: _Entry, _said: Said) -> Happening:
     count = entry.get("count", 0)
     return Happening("note", "scheduled", f"{count:,} more things happened, which are left out")
+
+
+def _unreadable(entry: _Entry, _said: Said) -> Happening:
+    count = entry["count"]
+    what = "1 entry" if count == 1 else f"{count:,} entries"
+    return Happening("error", "error", "Another program has written into its history", f"{what} cannot be read")
 
 
 _HAPPENINGS: Final[Mapping[str, Happening | Callable[[_Entry, Said], Happening]]] = {
@@ -115,6 +124,7 @@ _HAPPENINGS: Final[Mapping[str, Happening | Callable[[_Entry, Said], Happening]]
     SENT: _sent,
     RAN: _ran,
     LEFT_OUT: _left_out,
+    UNREADABLE: _unreadable,
     JobEvent.ANSWERED: Happening("answered", "answered", "Given its answer"),
     JobEvent.PROGRESS: Happening("waiting", "waiting", "Looked at its answer, and waits for the next"),
     JobEvent.ANSWER_FAILED: Happening("error", "error", "Its answer handler failed, and is called again"),

@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 
 FIELDS: Final = (
     "queue", "type", "state", "code", "key", "prefix", "id", "lane", "tenant", "since", "before", "error", "payload",
+    "parent",
 )  # fmt: skip
 """The filter's parameters in the URL. `order=oldest` beside them is no filter."""
 SAID: Final = {
     "queue": "queue", "type": "type", "state": "state", "code": "last code", "key": "key", "prefix": "key begins with",
     "id": "id", "lane": "lane", "tenant": "tenant", "since": "added after", "before": "added before",
-    "error": "error has", "payload": "payload has",
+    "error": "error has", "payload": "payload has", "parent": "added by job",
 }  # fmt: skip
 STATES: Final[Mapping[str, Mapping[str, str]]] = {
     "live": {"table": "live"},
@@ -79,8 +80,12 @@ def asked_in(get: Callable[[str], str]) -> dict[str, str]:
     return {name: value if name in _AS_THEY_ARE else value.strip() for name, value in given.items() if value.strip()}
 
 
-def searches(site: Site, asked: Mapping[str, str], *, oldest: bool = False, table: str = "") -> list[Search]:
-    """What this filter is in each queue that it is about. `table`: of these, only "live" or "final" jobs."""
+def searches(
+    site: Site, asked: Mapping[str, str], queues: Sequence[Queue] | None = None, *, oldest: bool = False,
+    table: str = "",
+) -> list[Search]:  # fmt: skip
+    """What this filter is in each of these queues, or in each that it is about. `table`: of these, only "live" or
+    "final" jobs."""
     now, mask = site.store.now(), site.mask
     given = _given(asked, now)
     tests: list[Callable[[Row], bool]] = []
@@ -92,7 +97,7 @@ def searches(site: Site, asked: Mapping[str, str], *, oldest: bool = False, tabl
     if table and given.setdefault("table", table) != table:
         return []
     found = []
-    for queue in _queues(site, asked):
+    for queue in queues_of(site, asked) if queues is None else queues:
         search = Search(Filter(queue.number, newest=not oldest, **given), partial(_all, tests) if tests else None)
         if "id" in asked:
             number = whole_id(asked["id"])
@@ -112,11 +117,17 @@ def _shows(text: str, mask: Collection[str], row: Row) -> bool:
     return any(text in masked(one, mask) for one in (str(fault), fault.traceback))
 
 
-def _queues(site: Site, asked: Mapping[str, str]) -> list[Queue]:
+def queues_of(site: Site, asked: Mapping[str, str]) -> list[Queue]:
+    """The queues that a filter is about. What a key or a parent tells apart is found by their indexes: a look into
+    each of a thousand queues would take seconds."""
     some = [site.queue(asked["queue"])] if "queue" in asked else list(site.queues.values())
     if "id" in asked:
         of = site.queue_of(whole_id(asked["id"])).number
         some = [queue for queue in some if queue.number == of]
+    given = _given({name: asked[name] for name in ("key", "prefix", "parent") if name in asked}, 0)
+    if given and len(some) > 1:
+        there = site.store.having([queue.number for queue in some], Filter(0, **given))
+        some = [queue for queue in some if queue.number in there]
     return some
 
 
@@ -126,6 +137,8 @@ def _given(asked: Mapping[str, str], now: int) -> dict[str, Any]:
     for name, (column, checked) in _CHECKED.items():
         if name in asked:
             given[column] = checked(asked[name])
+    if "parent" in asked:
+        given["parent"] = whole_id(asked["parent"])
     if "state" in asked:
         word = names.one_of(asked["state"], "state", STATES)
         code = given.get("code")

@@ -23,6 +23,8 @@ FEW_IDS: Final = 10_000
 """and if nothing of them but their ids is looked at."""
 SECONDS: Final = 0.05
 """Time to look for a page, but for its first step."""
+QUEUES: Final = 20
+"""Queues that are looked at together, whatever time that takes: each takes some milliseconds."""
 _SOME: Final = 100
 """Jobs with their payloads that are read at once."""
 _LAST: Final = (1 << 47) - 1
@@ -170,7 +172,7 @@ def _windows(store: Store, search: Search, after: int) -> Iterator[Filter]:
 
 def _are_few(store: Store, wanted: Filter) -> bool:
     """Whether an index of another order has few of them."""
-    if wanted.tenant or not (wanted.phase or wanted.job_key or wanted.prefix):
+    if wanted.tenant or wanted.parent or not (wanted.phase or wanted.job_key or wanted.prefix):
         return False
     only = Filter(wanted.queue, job_key=wanted.job_key, prefix=wanted.prefix, table=wanted.table)
     if not (wanted.job_key or wanted.prefix):
@@ -198,6 +200,14 @@ def page(
         looks = [one.and_on(store, search, most) if one.looked else one for search, one in pairs]
     way = -1 if any(search.wanted.newest for search in searches) else 1
     shown = list(islice(merge(*(one.rows for one in looks), key=lambda row: way * row.create_time), limit))
+    looked = sum(one.looked for one in looks) if len(shown) < limit else 0
+    return Page(shown, _following(searches, looks, shown, after), looked)
+
+
+def _following(
+    searches: Sequence[Search], looks: Sequence[Look], shown: Sequence[Brief], after: Mapping[int, int]
+) -> dict[int, int]:
+    """Where the next page begins in each queue; nothing, if there is none."""
     last = {queue_of(row.id): row.id for row in shown}
     following, is_more = dict[int, int](), False
     for search, found in zip(searches, looks, strict=True):
@@ -206,14 +216,15 @@ def page(
         is_more |= is_left or found.after > 0
         place = last.get(queue, after.get(queue, 0)) if is_left else found.after or search.exhausted
         following |= {queue: place} if place else {}
-    looked = sum(one.looked for one in looks) if len(shown) < limit else 0
-    return Page(shown, following if is_more else {}, looked)
+    return following if is_more else {}
 
 
 def count(store: Store, searches: Sequence[Search], most: int, seconds: float = SECONDS / 2) -> Counted:
     """How many there are: counting stops at `most`, or when it takes too long."""
     stop, jobs, is_all = time.monotonic() + seconds, 0, True
-    for search in searches:
+    for place, search in enumerate(searches):
+        if place >= QUEUES and time.monotonic() > stop:
+            return Counted(jobs, False)
         for found, is_last in _counts(store, search, most, stop):
             jobs += found
             if jobs >= most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from functools import lru_cache
@@ -39,9 +40,30 @@ def _text(text: str, names: frozenset[str], levels: int) -> str:
             found = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
             return _line_by_line(text, names)
-        kept = _masked(found, names, levels - 1)
-        return text if kept == found else msgspec.json.encode(kept).decode()
+        return as_json(text, found, _masked(found, names, levels - 1), names)
     return _line_by_line(text, names)
+
+
+def as_json(text: str, found: Any, kept: Any, names: Collection[str]) -> str:
+    """The text as it was written, if nothing in it is masked. It may have a name twice, of which parsing keeps the
+    last: where one of the masked names may be in it, such a text is shown as it was understood."""
+    lowered = text.lower()
+    is_suspect = "\\u" in lowered or any(name in lowered for name in names)
+    if kept == found and not (is_suspect and _has_a_name_twice(text)):
+        return text
+    return msgspec.json.encode(kept).decode()
+
+
+def _has_a_name_twice(text: str) -> bool:
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise LookupError
+
+    try:
+        json.loads(text, object_pairs_hook=check)
+    except (LookupError, ValueError, RecursionError):
+        return True
+    return False
 
 
 def _line_by_line(text: str, names: frozenset[str]) -> str:

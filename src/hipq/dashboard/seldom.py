@@ -18,21 +18,27 @@ class Seldom(Generic[T]):
     """It is read in a thread of its own while somebody asks for it, a twentieth of the time at most. `read` raises
     nothing: who asks could not be told."""
 
-    def __init__(self, read: Callable[[], T], steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, read: Callable[[], T], steady: Callable[[], float] = time.monotonic, least: float = LEAST
+    ) -> None:
+        """`least`: seconds for which it rests."""
         self._read = read
         self._steady = steady
+        self._least = least
         self._lock = threading.Lock()
         self._value: T | None = None
         self._there = threading.Event()
         self._reads = False
         self._again = -1e9
 
-    def latest(self, patience: float = 0.0) -> T | None:
+    def latest(self, patience: float = 0.0, *, fresh: bool = False) -> T | None:
         """What was read last; the next reading begins, if it is time. None: nothing was read yet, and for so many
-        seconds nothing came."""
+        seconds nothing came. `fresh`: it waits as long for a reading that has begun."""
         with self._lock:
             begins = not self._reads and self._steady() >= self._again
             self._reads = self._reads or begins
+            if begins and fresh:
+                self._there.clear()
         if begins:
             threading.Thread(target=self.read, name="hipq-dashboard", daemon=True).start()
         if patience:
@@ -48,4 +54,4 @@ class Seldom(Generic[T]):
         finally:
             ended = self._steady()
             with self._lock:
-                self._again, self._reads = ended + max(LEAST, REST * (ended - began)), False
+                self._again, self._reads = ended + max(self._least, REST * (ended - began)), False

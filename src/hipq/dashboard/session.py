@@ -10,6 +10,7 @@ each visit, and is not in the cookie.
 from __future__ import annotations
 
 import hmac
+import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
@@ -52,6 +53,11 @@ class Sessions:
         self._key = sha256(secret.encode("utf-8", "surrogateescape")).digest() if secret else token_bytes(32)
         self._clock = clock
         self._ended: OrderedDict[str, None] = OrderedDict()
+
+    @classmethod
+    def of_environment(cls) -> Sessions:
+        """With the key that is in the environment, if there is one: processes that have the same know each other's."""
+        return cls(os.environ.get(VARIABLE, ""))
 
     def begin(self, name: str, digest: bytes) -> str:
         """The value of a new session's cookie."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from hipq.dashboard import words
 from hipq.dashboard.board import Board
@@ -15,14 +17,15 @@ from hipq.dashboard.gate import Gate
 from hipq.dashboard.headers import secured
 from hipq.dashboard.masks import masked
 from hipq.dashboard.more import More
+from hipq.dashboard.once import LONGEST, Once
 from hipq.dashboard.pages import answers, audit, bulk, door, job, jobs, overview, rules
 from hipq.dashboard.pages import queue as queue_page
-from hipq.dashboard.recording import action_of, record
 from hipq.dashboard.same_site import check_change
 from hipq.dashboard.static_files import static_path
 from hipq.dashboard.visit import PageRoute, Refused, Reply, Role, Visit, Visitor
 from hipq.errors import Conflict, HipqError, Invalid, NotFound, SchemaError, StoreUnavailable, shown
 from hipq.job.model import queue_of
+from hipq.observe.auditing import record
 from hipq.stores.password import without_password
 
 if TYPE_CHECKING:
@@ -68,8 +71,10 @@ class Site:
         self.gate = gate or Gate()
         self.board = Board(self)
         self.operations = Operations()
+        self._once = Once()
         self._more = more or More()
-        self._patterns = [(route, _compiled(route.pattern)) for route in (*ROUTES, *self._more.routes)]
+        routes = (*(door.ROUTES if self._more.is_all else ROUTES), *self._more.routes)
+        self._patterns = [(route, _compiled(route.pattern)) for route in routes]
 
     @property
     def store(self) -> Store:
@@ -78,7 +83,9 @@ class Site:
 
     @property
     def where(self) -> str:
-        """The database, without a password."""
+        """The database, without a password; "" = there is none."""
+        if not self.apps:
+            return ""
         try:
             return self.store.url
         except HipqError:  # the page that says so is to be shown all the same
@@ -86,7 +93,7 @@ class Site:
 
     def pages(self, visit: Visit) -> list[tuple[str, str]]:
         """The pages that the navigation names for this visitor: paths and names."""
-        named = (*_PAGES[:-1], *self._more.pages, _PAGES[-1])
+        named = self._more.pages if self._more.is_all else (*_PAGES[:-1], *self._more.pages, _PAGES[-1])
         return [(path, name) for path, name, role in named if visit.visitor.role >= role]
 
     def lets(self, visit: Visit, role: str) -> bool:
@@ -145,6 +152,8 @@ class Site:
             return self._served(visit)
         except Refused as refused:
             status, sentence = refused.status, refused.sentence
+        except msgspec.DecodeError as error:
+            status, sentence = 409, f"another program has written what cannot be read here: {error}"
         except HipqError as error:
             status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
             sentence = str(error)
@@ -166,6 +175,12 @@ class Site:
         except Refused as refused:
             self.record(visit, action_of(route), {"refused": refused.sentence})
             raise
+        form = visit.sent("once")[:LONGEST]
+        if not form or route.role is Role.NOBODY:  # the reply to a login is a session: nobody else gets it
+            return self._changed(visit, route)
+        return self._once.reply((visit.visitor.name, visit.path, form), lambda: self._changed(visit, route))
+
+    def _changed(self, visit: Visit, route: PageRoute) -> Reply:
         reply = route.reply(self, visit)
         if reply.status < 400 and route.role is not Role.NOBODY:
             self.record(visit, action_of(route), reply.details)
@@ -173,7 +188,9 @@ class Site:
 
     def record(self, visit: Visit, action: str, details: Mapping[str, object]) -> None:
         """Put into the audit log what this visitor did, or was refused."""
-        record(self.store, visit, action, details)
+        name, role = visit.visitor
+        store = self.store if self.apps else None
+        record(store, "dashboard", name, role.name.lower(), visit.address, action, visit.path, details)
 
     def shown(self, value: Any) -> Any:
         """A payload, a result, an answer, an error or a progress as people may see it: without masked fields."""
@@ -183,27 +200,33 @@ class Site:
         def static(name: str) -> str:
             return visit.base + static_path(name)
 
-        found = self._templates.get_template(template)
+        found = _templates(self._more.package).get_template(template)
         now_ms = time.time_ns() // 1_000_000
         text = found.render(site=self, visit=visit, status=status, static=static, now_ms=now_ms, **values)
         return Reply(status, text.encode("utf-8", "replace"))
 
-    @cached_property
-    def _templates(self) -> Environment:
-        try:
-            from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-        except ModuleNotFoundError:
-            raise Invalid("the dashboard needs Jinja2: pip install 'hipq[dashboard]'") from None
-        packages = filter(None, ("hipq.dashboard", self._more.package))
-        templates = Environment(
-            loader=ChoiceLoader([PackageLoader(package) for package in packages]),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        templates.filters.update(words.FILTERS)
-        return templates
+
+@cache
+def _templates(more: str) -> Environment:
+    """The templates of hipq, and those of this package; compiled once, however many dashboards a process has."""
+    try:
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    except ModuleNotFoundError:
+        raise Invalid("the dashboard needs Jinja2: pip install 'hipq[dashboard]'") from None
+    templates = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in ("hipq.dashboard", more) if package]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update(words.FILTERS)
+    return templates
+
+
+def action_of(route: PageRoute) -> str:
+    """What a route does, in words: "jobs cancel" for /jobs/{id}/cancel."""
+    return " ".join(part for part in route.pattern.split("/") if part and not part.startswith("{"))
 
 
 def _check_role(visit: Visit, route: PageRoute) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -86,8 +87,10 @@ class Visit(NamedTuple):
 
     @property
     def csrf_field(self) -> Markup:
-        """What every form has in it."""
-        return Markup('<input type="hidden" name="csrf" value="{}">').format(self.csrf)
+        """What every form has in it: whose it is, and which (see `hipq.dashboard.once`). Renderings that visitors share
+        have neither: live.js puts both in."""
+        fields = Markup('<input type="hidden" name="csrf" value="{}"><input type="hidden" name="once" value="{}">')
+        return fields.format(self.csrf, token_urlsafe(12) if self.csrf else "")
 
     @property
     def is_fragment(self) -> bool:

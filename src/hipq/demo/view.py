@@ -6,20 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, TextIO
 
 import click
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.text import Text
 
-from hipq.benchmark.picture import Ink
 from hipq.demo.news import Item
 from hipq.demo.run import Run
 from hipq.demo.shop import CAPS
 from hipq.demo.summary import ORDERS, WORDS
 from hipq.job.states import DONE, READY, WAITING
 from hipq.job.units import number
+from hipq.terminal import Ink, Picture, fitted
 
 _REDRAWN: Final = 4
 """Redraws a second."""
@@ -59,45 +56,53 @@ def said(counts: Mapping[str, int]) -> str:
 
 
 class TerminalView:
-    """The view on a terminal. `Live` asks for a new picture each time."""
+    """The view on a terminal, which a thread draws anew a few times a second."""
 
-    def __init__(self, scene: Scene, console: Console) -> None:
-        self._scene, self._console = scene, console
-        self._ink = Ink.of(console.encoding)
-        self._live = Live(self, console=console, refresh_per_second=_REDRAWN, transient=True)
+    def __init__(self, scene: Scene, terminal: TextIO) -> None:
+        self._scene, self._picture = scene, Picture(terminal)
+        self._ink = Ink.of(terminal.encoding)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._draw_on, name="demo-picture", daemon=True)
 
     def __enter__(self) -> TerminalView:
-        self._live.start()
+        self._picture.__enter__()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
         with suppress(OSError):  # the terminal has been closed
-            self._live.stop()
+            self._picture.__exit__()
 
-    def __rich__(self) -> RenderableType:
+    def _draw_on(self) -> None:
+        with suppress(OSError):
+            while not self._over.wait(1 / _REDRAWN):
+                self._picture.draw(self._lines())
+
+    def _lines(self) -> list[str]:
         """As much as there is room for: a picture higher than the terminal could not be redrawn."""
-        scene, ledger = self._scene, self._scene.run.ledger
-        title = f"hipq demo: {scene.elapsed:.0f} s of about {scene.run.seconds:.0f}"
+        scene, ledger, (columns, rows) = self._scene, self._scene.run.ledger, self._picture.size
+        title = fitted(f"hipq demo: {scene.elapsed:.0f} s of about {scene.run.seconds:.0f}", columns)
         facts = {
             "jobs": scene.jobs, "answers": scene.answers,
             "the bank": f"{ledger.get('requests', 0)} requests, {ledger.get('open', 0)} open",
         }  # fmt: skip
-        room = self._console.size.height - 2
-        lines = [Text(title, "bold"), *self._bars(), *(Text(f"{name:<11}{text}") for name, text in facts.items())]
-        news = [Text(str(item)) for item in list(scene.news.latest)[-_NEWS:][: max(room - len(lines), 0)]]
-        for line in (shown := [*lines, *news][:room]):
-            line.truncate(self._console.size.width, overflow="ellipsis")
-        return Group(*shown)
+        drawn = [click.style(title, bold=True), *self._bars(columns)]
+        texts = [f"{name:<11}{text}" for name, text in facts.items()]
+        news = [str(item) for item in list(scene.news.latest)[-_NEWS:]]
+        room = max(rows - 2 - len(drawn) - len(texts), 0)
+        return [*drawn, *(fitted(line, columns) for line in (*texts, *news[:room]))][: rows - 2]
 
-    def _bars(self) -> list[Text]:
-        held, room = self._scene.held, max(self._console.size.width - 20, 4)
+    def _bars(self, columns: int) -> list[str]:
+        held, room = self._scene.held, max(columns - 20, 4)
         bars = []
         for name in CAPS:
             used, cap = held.get(name, 0), CAPS[name]
             bar = self._ink.bar(min(used, cap), cap, room * cap // CAPS["all"])
             label = "payments" if name == "all" else f"  {name}"
-            line = Text(f"{label:<11}") + Text(f"{bar:<{room}}", "yellow" if used >= cap else "cyan")
-            bars.append(line + Text(f" {used:>2g} of {cap:>2}"))
+            line = fitted(f"{label:<11}{bar:<{room}} {used:>2g} of {cap:>2}", columns)
+            bars.append(line.replace(bar, click.style(bar, fg="yellow" if used >= cap else "cyan"), 1) if bar else line)
         return bars
 
 

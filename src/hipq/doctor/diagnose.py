@@ -17,7 +17,7 @@ from hipq.doctor.outstanding import listeners, outstanding
 from hipq.doctor.storage import file, server_storage
 from hipq.errors import Invalid
 from hipq.stores.health.facts import Health
-from hipq.stores.open import open_store
+from hipq.stores.open import MARIADB, open_store
 
 SEVERAL: Final = ("database", "schema", "engines")
 """Checks of several things, some of which may be well when others are not. The other checks are ok as a whole or
@@ -50,6 +50,8 @@ def look(url: str, deep: bool) -> Health:
         from hipq.stores.sqlite.health import health as of_sqlite
 
         return of_sqlite(url.removeprefix("sqlite:///"), deep)
+    if url.startswith(MARIADB):
+        raise Invalid("hipq doctor does not know MariaDB yet: `hipq queue list`, `hipq top` and the dashboard do")
     open_store(url).close()  # raises if psycopg is missing; it does not connect
     from hipq.stores.postgres.health import health as of_postgres
 

@@ -28,7 +28,7 @@ class EngineQueue:
     crons: Mapping[str, DeclaredSchedule] = field(default_factory=dict)
     """By name. Read anew at each look: a schedule may be declared after the engine was made."""
     make: Callable[[Schedule, int], New] | None = None
-    """The job of a schedule's tick. None = schedules do not tick here: a daemon's jobs have tenants."""
+    """The job of a schedule's tick. None = schedules do not tick here."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
     """Retry strategies that are registered, by name. Read anew, as well."""
     scheduler: Scheduler | None = None

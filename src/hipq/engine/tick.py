@@ -21,7 +21,7 @@ from hipq.job import ticks
 from hipq.job.event_names import EngineEvent
 from hipq.job.model import New
 from hipq.job.schedule import Schedule, ScheduleChange
-from hipq.stores.claims import Peek
+from hipq.stores.claims import ANY_TYPE, Peek
 
 AT_ONCE: Final = 100
 """Schedules, and ticks of them, that are looked at in one step."""
@@ -47,9 +47,10 @@ class _Known:
         """A schedule in code ticks in engines whose code has it; an operator's in engines that have its job type's."""
         declared = self.queue.crons
         types = frozenset(self.queue.types)
+        serves_all = ANY_TYPE in types
         for one in found:
             self.mine.pop(one.name, None)
-            if one.name in declared if one.origin == "code" else one.job_type in types:
+            if one.name in declared if one.origin == "code" else serves_all or one.job_type in types:
                 self.mine[one.name] = one
         self.look()
 

@@ -84,12 +84,15 @@ class Execution:
         """Steady time of the launch."""
         self.answer = answer
         """The answer that the code is to look at, if that is why the job was claimed."""
-        seconds = row.timeout if not spec.run_timeout else min(spec.run_timeout, row.timeout)
-        self.limit = round(seconds * 1e6)
+        self.limit = _limit(row, spec)
         """Microseconds that the code may execute, or that may pass until its next heartbeat."""
         self.run = run or Run()
         self.abandonment: Abandonment | None = None
         """None as long as somebody wants the result."""
+
+    def specify(self, spec: Spec) -> None:
+        """Go by this instead: before the code begins, by whoever has found which code that is."""
+        self.spec, self.limit = spec, _limit(self.row, spec)
 
     def ended(self, result: RunResult) -> Execution:
         """The same job, ended by the engine. Another object, because its code may still be running with this one."""
@@ -168,3 +171,8 @@ class Execution:
         if self.row.phase == states.EXECUTING:
             return self.spec.is_async
         return inspect.iscoroutinefunction(self.code)
+
+
+def _limit(row: Row, spec: Spec) -> int:
+    seconds = row.timeout if not spec.run_timeout else min(spec.run_timeout, row.timeout)
+    return round(seconds * 1e6)

@@ -94,6 +94,8 @@ SENT: Final = "sent"
 """An entry of histories that is not announced: a request was sent, and where to."""
 LEFT_OUT: Final = "left out"
 """An entry of histories that is not announced: how many entries were left out, in a history that became too long."""
+UNREADABLE: Final = "unreadable"
+"""An entry that no history has: how many of its entries cannot be read, since another program wrote them."""
 
 
 def names_in(names: type) -> tuple[str, ...]:

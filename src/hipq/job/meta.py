@@ -17,14 +17,14 @@ PLAIN: Final = "{}"
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+    parent: int = 0
+    """The job whose handler added this one. It is written first: so the indexes `_parent` find it."""
     then: str = ""
     """The type of the job that a daemon adds with the result of this one, once this one is ok."""
     trace: str = ""
     """The traceparent of the span in which the job was added."""
     retry: dict[str, Any] | None = None
     """The job's own retry strategy, which goes before that of its type: see `hipq.job.retries`."""
-    parent: int = 0
-    """The job whose handler added this one."""
 
     def dump(self) -> str:
         return msgspec.json.encode(self).decode()

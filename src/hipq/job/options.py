@@ -23,18 +23,27 @@ class TickOptions(TypedDict, total=False):
     """What the jobs of a schedule may have of their own. None = what their type says; but `retry=None` = no retry."""
 
     priority: int | None
+    """Of jobs that are due at the same time, a lower priority starts first."""
     throttle_factor: float | None
+    """How many units of the queue's limits the job takes."""
     windows: Iterable[Window] | None
+    """When the job may start: `[window("22:00", "05:00", tz="Europe/Rome")]`."""
     timeout: float | timedelta | None
+    """How long an attempt may take, from its claim to its end, its wait for an answer included."""
     lane: str | None
+    """The lane of the job, in the place of what the queue's `lane_by` says."""
     retry: Strategy | str | None
+    """What becomes of this job if it fails: `backoff(...)`, `fixed(...)`, `schedule([...])`, the name of code that is
+    registered (`Hipq.retry_strategy`), or None for no retry."""
 
 
 class JobOptions(TickOptions, total=False):
     """What a new job may have of its own. None = what its type says; but `retry=None` = no retry."""
 
     at: datetime | None
+    """The time before which the job does not start, with a time zone."""
     delay: float | timedelta | None
+    """Seconds, or a timedelta, before which the job does not start."""
 
 
 def given(retry: Strategy | str | None, **options: Any) -> JobOptions:

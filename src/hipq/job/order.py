@@ -55,7 +55,8 @@ AnyOrder = ByTime | ByPriority | Aged
 
 
 def aged(seconds_per_point: float) -> Aged:
-    """An order in which a job of priority p starts before one of priority 0 that came p * seconds later."""
+    """An order by time in which each point of priority is worth `seconds_per_point`: a job of priority 100 starts
+    before one of priority 0 only if that came more than 100 times as many seconds later."""
     worth = seconds(seconds_per_point, "aged")
     if worth > _MOST_WORTH:
         raise Invalid(f"aged: a point of priority is worth at most {_MOST_WORTH} seconds")

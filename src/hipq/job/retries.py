@@ -107,9 +107,11 @@ def backoff(
     on: Classes | None = None,
     never: Classes | None = None,
 ) -> Strategy:
-    """base, base * factor, base * factor² ... seconds, at most `cap`, each up to `jitter` longer by a fixed draw.
+    """Again after `base` seconds, then `base * factor`, `base * factor²` and so on, at most `cap`; each pause is up to
+    `jitter` (a part of it) longer, by a draw that is the same for the same job.
 
-    `attempts` counts every failure, the first included. `on` retries only these exceptions, `never` all but these.
+    `attempts` counts every failure, the first included, and each `factor` is from 1 to 1000. `on` retries only these
+    exceptions, `never` all but these.
     """
     whole(attempts, "attempts", 1, 1_000_000)
     first, most = seconds(base, "base"), seconds(cap, "cap")
@@ -123,7 +125,8 @@ def backoff(
 def fixed(
     delay: float | timedelta, attempts: int = 5, *, on: Classes | None = None, never: Classes | None = None
 ) -> Strategy:
-    """The same pause each time."""
+    """Again after the same `delay` each time, until `attempts` failures. `on` retries only these exceptions, `never`
+    all but these."""
     pause = seconds(delay, "delay")
     whole(attempts, "attempts", 1, 1_000_000)
     return Fixed(delay=pause, attempts=attempts, on=_names(on), never=_names(never))
@@ -132,7 +135,8 @@ def fixed(
 def schedule(
     delays: Sequence[float | timedelta], *, on: Classes | None = None, never: Classes | None = None
 ) -> Strategy:
-    """These pauses, one after the other, then give up."""
+    """Again after each of the `delays`, one after the other; then give up. `on` retries only these exceptions, `never`
+    all but these."""
     pauses = tuple(seconds(delay, "delay") for delay in delays)
     return Schedule(delays=pauses, on=_names(on), never=_names(never))
 

@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     windows: str | None = None
     lane: str | None = None
     meta: str | None = None
+    tenant: str | None = None
+    """Whose jobs they are, in a daemon."""
 
     @property
     def said(self) -> dict[str, Any]:

@@ -62,32 +62,39 @@ def tally(changes: Iterable[Change], types: CountedTypes) -> Counts:
     now, queue, counters, started = 0, 0, list[int](), list[int]()
     for change in changes:
         before, after = change.before, change.after
-        # Mostly jobs of one type that were claimed together: then each costs a few comparisons.
-        if not (
-            last is not None
-            and before.deadline == last.deadline
-            and before.job_type == last.job_type
-            and before.phase == last.phase
-            and before.timeout == last.timeout
-            and after.update_time == now
-            and queue_of(before.id) == queue
-        ):
+        if last is None or after.update_time != now or queue_of(before.id) != queue or _differs(before, last):
             last, now, queue = before, after.update_time, queue_of(before.id)
             began = waiting.since(before) if before.phase == EXECUTING else now
             counters = found.of(queue, now - now % _MINUTE, before.job_type)
             started = found.of(queue, began - began % _MINUTE, before.job_type)
-        is_attempt = after.attempt == before.attempt  # it is not taken back
-        if before.phase == EXECUTING != after.phase and is_attempt:
-            started[STARTED] += 1
-            if change.ran:
-                counters[RUN + bisect_right(BOUNDS, change.ran.seconds)] += 1
-        if after.state == FINAL:
-            counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # what is no code, the database refuses
-        elif after.state == RETRY != before.state and is_attempt:
-            counters[RETRIED] += 1
-        if (after.phase == ANSWERED or before.phase != EXECUTING) and (claimed := _answered_since(change)):
-            counters[ANSWER + bisect_right(BOUNDS, (after.update_time - claimed) / SECOND)] += 1
+        _add(change, counters, started)
     return {key: counters for key, counters in found.counts.items() if any(counters)}
+
+
+def _add(change: Change, counters: list[int], started: list[int]) -> None:
+    before, after = change.before, change.after
+    is_attempt = after.attempt == before.attempt  # it is not taken back
+    if before.phase == EXECUTING != after.phase and is_attempt:
+        started[STARTED] += 1
+        if change.ran:
+            counters[RUN + bisect_right(BOUNDS, change.ran.seconds)] += 1
+    if after.state == FINAL:
+        counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # what is no code, the database refuses
+    elif after.state == RETRY != before.state and is_attempt:
+        counters[RETRIED] += 1
+    if (after.phase == ANSWERED or before.phase != EXECUTING) and (claimed := _answered_since(change)):
+        counters[ANSWER + bisect_right(BOUNDS, (after.update_time - claimed) / SECOND)] += 1
+
+
+def _differs(job: Row, last: Row) -> bool:
+    """Whether a job is counted in other places than the one before. Mostly jobs of one type that were claimed together
+    are: then each of them costs a few comparisons."""
+    return (
+        job.deadline != last.deadline
+        or job.job_type != last.job_type
+        or job.phase != last.phase
+        or job.timeout != last.timeout
+    )
 
 
 def _answered_since(change: Change) -> int:

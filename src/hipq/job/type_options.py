@@ -21,17 +21,28 @@ class TypeOptions(TypedDict, total=False):
     """What a job type may have of its own; see `Spec` for what it has otherwise."""
 
     timeout: float | timedelta
+    """How long an attempt may take, from its claim to its end, its wait for an answer included; 24 hours."""
     run_timeout: float | timedelta | None
+    """How long the handler's own code may run; as long as `timeout`."""
     lifetime: float | timedelta | None
+    """How long all attempts may take together, from when the job is added: an error after that is final. No bound."""
     priority: int
+    """Of jobs that are due at the same time, a lower priority starts first; 100."""
     throttle_factor: float
+    """How many units of the queue's limits each job takes; 1."""
     windows: Iterable[Window]
+    """When jobs may start, `[window("22:00", "05:00", tz="Europe/Rome")]`; at any time."""
     retry: RetryHandler | None
+    """What becomes of a job that failed: `backoff(...)`, `fixed(...)`, `schedule([...])` or a function. Without it an
+    error is final."""
     critical: bool
+    """Limits neither count these jobs nor hold them up, nor does a throttler."""
     process: bool
+    """The handler runs in a process of its own, which can be killed when its time is over."""
     fence: str | None
     """"attempt": an answer that names another attempt than the job is at is too late."""
     on_late: AnswerHandler | None
+    """A function that is shown answers which came too late; `@charge.on_late` sets it, too."""
 
 
 def _fence(value: str) -> bool:

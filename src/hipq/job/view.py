@@ -12,6 +12,7 @@ import msgspec
 from hipq.errors import Invalid
 from hipq.job import names, payload, windows
 from hipq.job.fault import Fault
+from hipq.job.history import entries_of
 from hipq.job.meta import to_show, traceparent_in
 from hipq.job.model import Brief, Row, column
 from hipq.job.progress import JobProgress, Reported
@@ -200,11 +201,11 @@ class Job(Generic[T]):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What happened to it, oldest first; `at` and `scheduled` are datetimes."""
-        entries: list[dict[str, Any]] = payload.decode(self._carried.history)
+        """What happened to it, oldest first; `at` and `scheduled` are datetimes. What another program wrote, and nobody
+        can read, is an entry `unreadable`."""
         return [
             {name: to_datetime(value) if name in ("at", "scheduled") else value for name, value in entry.items()}
-            for entry in entries
+            for entry in entries_of(self._carried.history)
         ]
 
     @property

@@ -57,6 +57,14 @@ def load(text: str) -> Waiting:
     return _decoder.decode(text) if text else NOT_YET
 
 
+def to_show(text: str) -> Waiting:
+    """The wait from its column, to be shown: what another program has written, and nobody can read, says nothing."""
+    try:
+        return load(text)
+    except msgspec.DecodeError:
+        return NOT_YET
+
+
 def since(row: Row) -> int:
     """When the job was claimed for the attempt that sends or has sent its request; 0 = it has never waited."""
     return row.deadline - round(row.timeout * SECOND) if row.phase == EXECUTING else load(row.wait).since

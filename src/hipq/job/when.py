@@ -55,7 +55,8 @@ def later(now: int, delay: float) -> int:
 
 
 def to_datetime(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+    """What another program wrote, and no calendar has, is the nearest moment that hipq knows."""
+    return _EPOCH + timedelta(microseconds=min(max(micros, 0), LATEST))
 
 
 def utc_text(micros: int) -> str:

@@ -44,9 +44,10 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 def window(start: str | time, end: str | time, tz: str = "UTC", days: Iterable[str] | None = None) -> Window:
-    """From start until just before end, on the wall clock of tz; over midnight when end comes before start.
+    """From `start` until just before `end`, by the clock on the wall of the time zone `tz`; over midnight when the end
+    comes before the start.
 
-    The days are those on which it opens: 22:00 to 05:00 on fri closes on Saturday morning.
+    `days` ("mon" to "sun"; all, without them) are those on which it opens: 22:00 to 05:00 on "fri" closes on Saturday.
     """
     made = _formed(start, end, tz, days)
     _zone(made.tz)

@@ -38,7 +38,7 @@ class Limit(BaseLimit, frozen=True, tag="limit"):
 
 
 def limit(n: float) -> Limit:
-    """At most n units of the queue run at a time, over all engines."""
+    """At most `n` units of the queue run at a time, over all engines."""
     return Limit(given(n, "limit", LEAST, MOST))
 
 

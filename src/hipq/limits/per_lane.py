@@ -31,5 +31,5 @@ class PerLane(BaseLimit, frozen=True, tag="per lane"):
 
 
 def per_lane(n: float) -> PerLane:
-    """At most n units of each lane run at a time, over all engines."""
+    """At most `n` units of each lane run at a time, over all engines."""
     return PerLane(given(n, "per_lane", LEAST, MOST))

@@ -55,7 +55,7 @@ class Rate(BaseLimit, frozen=True, tag="rate"):
 
 
 def rate(n: float, per: float = 1.0) -> Rate:
-    """At most n units start in any `per` seconds. A job counts with its throttle_factor, however long it runs."""
+    """At most `n` units start in any `per` seconds. A job counts with its throttle_factor, however long it runs."""
     return Rate(given(n, "rate", LEAST, MOST), seconds(per, "per", least=0.001))
 
 

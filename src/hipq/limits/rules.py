@@ -15,13 +15,14 @@ from hipq.errors import Invalid, shown
 from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.job.order import AnyOrder, ByTime
 from hipq.job.units import Number, counted
+from hipq.limits.handlers import PerHandler
 from hipq.limits.limit import Limit, limit, whole_queue
 from hipq.limits.per_lane import PerLane
 from hipq.limits.rate import Rate
 from hipq.limits.share import Share
 from hipq.limits.tenants import PerTenant
 
-AnyLimit = Limit | PerLane | PerTenant | Share | Rate
+AnyLimit = Limit | PerLane | PerTenant | PerHandler | Share | Rate
 """The limits that can be stored. The `tag` of each names it in the stored JSON."""
 
 

@@ -70,7 +70,8 @@ class Share(BaseLimit, frozen=True, tag="share"):
 
 
 def share(percent: Mapping[str, float], *, other: float | None = None) -> Share:
-    """Each lane's part of the queue's limit, in percent. `other`: the part of all lanes not listed, together."""
+    """Each lane's part of the queue's limit, in `percent`: `{"east": 40, "north": 60}`. `other`: the part of all lanes
+    not listed, together."""
     if not isinstance(percent, Mapping) or not percent:
         raise Invalid(f'share takes percentages by lane, like share({{"east": 40, "west": 60}}), not {shown(percent)}')
     parts: dict[str, Any] = {names.lane(lane): given(part, f"the share of {lane}", LEAST, 100)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Event, Events
 from hipq.executors.current import current
@@ -56,8 +56,8 @@ _WARNINGS: Final = frozenset({
 })  # fmt: skip
 
 
-_subscribed: Final[WeakSet[Events]] = WeakSet()
-"""Those that the logger "hipq" hears of."""
+_subscribed: Final[WeakKeyDictionary[Events, set[str]]] = WeakKeyDictionary()
+"""By name those that the logger "hipq" hears of."""
 
 
 def level(name: str, successes: bool = False) -> int:
@@ -73,12 +73,10 @@ def level(name: str, successes: bool = False) -> int:
 
 
 def subscribe(events: Events, logger: logging.Logger = LOGGER, *, successes: bool = False) -> None:
-    """Log these events. Events whose level is off at this moment are not subscribed to, so they cost nothing.
-    `successes`: jobs that succeed are INFO, with how long they ran. The logger "hipq" is subscribed once."""
-    if logger is LOGGER:
-        if events in _subscribed:
-            return
-        _subscribed.add(events)
+    """Log these events. Events whose level is off at this moment are not subscribed to, so they cost nothing; call this
+    again when the level has changed. `successes`: jobs that succeed are INFO, with how long they ran. The logger
+    "hipq" is subscribed to each event once."""
+    before = _subscribed.setdefault(events, set()) if logger is LOGGER else set()
     repeated = Repeated(lambda name, found: logger.log(logging.WARNING, LogLine(name, found)))
 
     def write(event: Event) -> None:
@@ -96,7 +94,9 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER, *, successes: boo
         if event.name == EngineEvent.STOPPED:
             repeated.flush()
 
-    wanted = [name for name in ALL_EVENTS if logger.isEnabledFor(level(name, successes))]
+    levels = {name: level(name, successes) for name in ALL_EVENTS if name not in before}
+    wanted = [name for name, one in levels.items() if logger.isEnabledFor(one)]
+    before.update(wanted)
     if wanted:
         events.subscribe(write, *wanted)
 

@@ -110,11 +110,35 @@ EVENTS: Final = (
 """The events that say something here."""
 
 
-class Measuring:
-    """The samples of events, with bounded labels. Thread-safe."""
+class Bounded:
+    """The first so many values of a label: those that come later count together, as "other"."""
 
-    def __init__(self) -> None:
-        self._types: set[tuple[str, str]] = set()
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[tuple[str, ...]] = set()
+
+    def knows(self, *value: str) -> bool:
+        if value not in self._known:
+            if len(self._known) >= self._most:
+                return False
+            self._known.add(value)
+        return True
+
+    def label(self, value: str) -> str:
+        return value if self.knows(value) else OTHER
+
+
+class Measuring:
+    """The samples of events, with bounded labels. Thread-safe. With `tenants`, what is about a job has its tenant as
+    its first label."""
+
+    def __init__(self, tenants: Bounded | None = None) -> None:
+        self._types = Bounded(TYPES)
+        self._tenants = tenants
+        jobs = {one: one._replace(labels=("tenant", *one.labels)) for one in MEASURES if one.labels[:2] == _JOB}
+        self._by_job = jobs if tenants else {}
+        self.measures = tuple(self._by_job.get(one, one) if one.kind != GAUGE else one for one in MEASURES)
+        """All that there are, as they are labelled here."""
 
     def of(self, event: Event) -> Iterator[Sample]:
         name, row = event.name, event.job
@@ -128,7 +152,11 @@ class Measuring:
             yield Sample(REFUSED, (event.details["listener"].partition(" ")[0],))
         if row is None or name in _OUTCOMES:
             return
-        job = (event.queue, self._type(event.queue, row.job_type))
+        for sample in self._of_job(event, row, self._job(event.queue, row)):
+            yield sample._replace(measure=self._by_job.get(sample.measure, sample.measure))
+
+    def _of_job(self, event: Event, row: Row, job: tuple[str, ...]) -> Iterator[Sample]:
+        name = event.name
         if measure := _COUNTED.get(name):
             yield Sample(measure, job)
         if event.ran is not None:
@@ -140,12 +168,11 @@ class Measuring:
         elif name == JobEvent.CLAIMED and row.phase == EXECUTING and row.deadline >= event.at + (row.timeout - 1) * 1e6:
             yield Sample(DELAY, job, max(event.at - max(row.scheduled_run_time, row.create_time), 0) / 1e6)
 
-    def _type(self, queue: str, job_type: str) -> str:
-        if (queue, job_type) not in self._types:
-            if len(self._types) >= TYPES:
-                return OTHER
-            self._types.add((queue, job_type))
-        return job_type
+    def _job(self, queue: str, row: Row) -> tuple[str, ...]:
+        """The labels of a job."""
+        tenant = () if self._tenants is None else (self._tenants.label(row.tenant),)
+        known = self._types.knows(*tenant, queue, row.job_type)
+        return (*tenant, queue, row.job_type if known else OTHER)
 
 
 class Looks:
@@ -176,8 +203,8 @@ class Looks:
         for queue in self._app.queues:
             yield Sample(ENGINES, (queue.name,), sum(str(queue.number) in one.serves for one in engines))
             due = []
-            types = [one.name for one in queue.job_types][:TYPES]
-            for one in store.depth(queue.number, types, DEPTH):
+            types = [one.name for one in queue.job_types] or list(dict.fromkeys(store.waiting_types(queue.number)))
+            for one in store.depth(queue.number, types[:TYPES], DEPTH):
                 yield Sample(JOBS, (queue.name, one.job_type, one.phase), one.jobs)
                 due += [one.due] if one.due and one.phase in (READY, SCHEDULED) else []
             yield Sample(OLDEST, (queue.name,), max(now - min(due, default=now), 0) / 1e6)
@@ -192,7 +219,7 @@ class Looks:
                 yield Sample(LAG, (name.partition(" ")[0], stream.url), max(lags))
 
 
-def _ended(name: str, row: Row, job: tuple[str, str]) -> Iterator[Sample]:
+def _ended(name: str, row: Row, job: tuple[str, ...]) -> Iterator[Sample]:
     """A cancelled job is counted once, although a cancel handler may have an end of its own."""
     if row.code != Code.CANCELLED or name == JobEvent.CANCELLED:
         yield Sample(ENDED, (*job, row.code))

@@ -26,7 +26,7 @@ from hipq.observe.measures import (
     EVENTS,
     GAUGE,
     HISTOGRAM,
-    MEASURES,
+    Bounded,
     Looks,
     Measure,
     Measured,
@@ -36,13 +36,14 @@ from hipq.observe.measures import (
 
 
 class Collector:
-    """What an app's jobs did in this process from now on, and how its queues are; `database=False`: only the first."""
+    """What an app's jobs did in this process from now on, and how its queues are; `database=False`: only the first.
+    With `tenants`, jobs are counted by their tenant, too."""
 
-    def __init__(self, app: Measured, *, database: bool = True) -> None:
+    def __init__(self, app: Measured, *, database: bool = True, tenants: Bounded | None = None) -> None:
         self._lock = threading.Lock()
         self._counts: dict[tuple[Measure, tuple[str, ...]], float] = {}
         self._times: dict[tuple[Measure, tuple[str, ...]], Times] = {}
-        self._measuring = Measuring()
+        self._measuring = Measuring(tenants)
         self._looks = Looks(app) if database else None
         app.events.subscribe(self._add, *EVENTS)
 
@@ -56,14 +57,15 @@ class Collector:
 
     def describe(self) -> Iterable[Metric]:
         """The names alone: to be registered costs no look at the database."""
-        return [_family(measure) for measure in MEASURES]
+        return [family(measure) for measure in self._measuring.measures]
 
     def collect(self) -> Iterable[Metric]:
         looked = self._looks.samples() if self._looks else []
         with self._lock:
             counts = [Sample(*key, value) for key, value in self._counts.items()]
             times = [(key, one.shown()) for key, one in self._times.items()]
-        families = {measure: _family(measure) for measure in MEASURES if self._looks or measure.kind != GAUGE}
+        measures = self._measuring.measures
+        families = {one: family(one) for one in measures if self._looks or one.kind != GAUGE}
         for sample in [*counts, *looked]:
             families[sample.measure].add_metric(sample.labels, sample.value)
         for (measure, labels), shown in times:
@@ -72,7 +74,8 @@ class Collector:
         return families.values()
 
 
-def _family(measure: Measure) -> Any:
+def family(measure: Measure) -> Any:
+    """What Prometheus knows a measure as."""
     kinds = {COUNTER: CounterMetricFamily, GAUGE: GaugeMetricFamily, HISTOGRAM: HistogramMetricFamily}
     return kinds[measure.kind](measure.name, measure.about, labels=measure.labels, unit=measure.unit)
 

@@ -49,28 +49,28 @@ class Request:
         self._secrets = WebhookSecrets(sign, "sign") if sign else None
         if self._is_http:
             self._url: UrlTemplate | str = UrlTemplate(to)
-            if method not in METHODS:
-                raise Invalid(f"method must be one of {', '.join(METHODS)}, not {shown(method)}")
-            if isinstance(reply_key, str):
-                steps(reply_key)
+            _check_http(method, reply_key)
         else:
             self._url = to
             check(address(to))
             if method != "POST" or reply_key is not None or sign:
                 raise Invalid("method, reply_key and sign are for requests by HTTP: a message has none of them")
-        names = set(self._body.names)
-        for template in (*self._headers.values(), self._url):
-            names |= template.names if isinstance(template, Template) else frozenset()
-        self._called_back = callback or "callback_url" in names
-        if self._called_back and reply_key is not None:
+        self.called_back = callback or "callback_url" in self._names()
+        """Whether it tells the service a URL for the answer."""
+        if self.called_back and reply_key is not None:
             raise Invalid("a callback finds its job by the URL: with one, there is no reply_key to look for")
-        self.waits = answered or self._called_back
+        self.waits = answered or self.called_back
         """Whether the answer arrives by another way: then the job waits for it, whatever the reply says."""
+
+    def _names(self) -> set[str]:
+        """What the templates take from a job."""
+        templates = [one for one in (*self._headers.values(), self._url) if isinstance(one, Template)]
+        return set(self._body.names).union(*(one.names for one in templates))
 
     def __call__(self, job: Job[Any]) -> Ok | Failed | Retry | Wait:
         values: dict[str, Any] = {"key": job.key, "id": str(job.id), "attempt": job.attempt, "data": job.data}
         headers = headers_of(job)
-        if self._called_back:
+        if self.called_back:
             values["callback_url"] = headers[CALLBACK_HEADER] = job.callback_url()
         try:
             headers |= {name: template.fill(values) for name, template in self._headers.items()}
@@ -107,6 +107,14 @@ class Request:
         """The headers that it is declared with. Their values may be secret."""
         return tuple(self._headers)
 
+    def shown_header(self, name: str, values: Mapping[str, Any]) -> str:
+        """The value of one of these headers, for people: values may have signs of a mask, which HTTP has not."""
+        return Template.fill(self._headers[name], values)
+
+    @property
+    def is_signed(self) -> bool:
+        return self._secrets is not None
+
     def __repr__(self) -> str:
         return f"<Request {self.target}>"
 
@@ -115,6 +123,13 @@ def webhook_id(job: Job[Any]) -> str:
     """The `webhook-id` of a job's request: the same at every attempt, and different for each job of each database."""
     what = repr((job.id, job.type, job.key, job.create_time.isoformat()))
     return f"msg_{blake2b(what.encode(), digest_size=16).hexdigest()}"
+
+
+def _check_http(method: str, reply_key: ReplyKey | None) -> None:
+    if method not in METHODS:
+        raise Invalid(f"method must be one of {', '.join(METHODS)}, not {shown(method)}")
+    if isinstance(reply_key, str):
+        steps(reply_key)
 
 
 def _checked(headers: Mapping[str, str] | None, sign: str) -> Mapping[str, str]:

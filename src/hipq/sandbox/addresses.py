@@ -33,7 +33,7 @@ _ISATAP: Final = 0x5EFE
 class Allowed:
     """The rules in `http_allow`."""
 
-    def __init__(self, allow: Iterable[str]) -> None:
+    def __init__(self, allow: Iterable[str], what: str = "http_allow") -> None:
         self._public = False
         self._names: set[str] = set()
         self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
@@ -46,7 +46,12 @@ class Allowed:
             elif word and not set(word) & set("/:@ "):
                 self._names.add(word)
             else:
-                raise Invalid(f"{entry!r:.80} in http_allow is neither a host, nor an address, nor 'public'")
+                raise Invalid(f"{entry!r:.80} in {what} is neither a host, nor an address, nor 'public'")
+
+    def within(self, narrower: Iterable[str]) -> Allowed:
+        """What these rules allow and, unless there are none, the narrower ones, too."""
+        rules = list(narrower)
+        return _Both(self, Allowed(rules)) if rules else self
 
     def by_name(self, host: str) -> bool:
         """Whether the rules allow this name, whatever its addresses."""
@@ -68,8 +73,19 @@ class Allowed:
             for one in found:
                 if not self.address(ipaddress.ip_address(one.partition("%")[0])):
                     where = "" if host == one else f" at {one},"
-                    raise Invalid(f"{host:.100} is{where} where http handlers may not go")
+                    raise Invalid(f"{host:.100} is{where} where handlers may not go")
         return found
+
+
+class _Both(Allowed):
+    """What two rules allow together."""
+
+    def __init__(self, one: Allowed, other: Allowed) -> None:
+        super().__init__(())
+        self._one, self._other = one, other
+
+    def pick(self, host: str, found: list[str]) -> list[str]:
+        return self._other.pick(host, self._one.pick(host, found))
 
 
 def plain(address: Address) -> Address:

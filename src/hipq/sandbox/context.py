@@ -15,6 +15,7 @@ from hipq.sandbox.handler import ContextJob, Handler, JobReport, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone, Link
 from hipq.sandbox.output import MOST_SPAWNED, Output, escaped
 from hipq.sandbox.process import Process
+from hipq.sandbox.secrets import Secrets
 from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.starting import Spawner
 from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, checked, from_exit, how
@@ -31,7 +32,7 @@ class Context:
 
     def __init__(self, lang: str, settings: ContextSettings, spawner: Spawner) -> None:
         """Start the process and wait until it is ready. CannotRun says why it cannot start."""
-        self._lang, self._settings = lang, settings
+        self._lang, self.settings = lang, settings
         self.loaded: dict[str, tuple[str, int]] = {}
         """Job type -> the id of the handler that is loaded for it, and its number in this context."""
         self.loads = self.ran = 0
@@ -45,9 +46,9 @@ class Context:
         """Seconds of start-up that count for the next batch."""
 
     def _greet(self) -> None:
-        output = Output()
+        output = Output(self.settings.secrets)
         try:
-            self._link.ask(b"", b"", self._settings.start_seconds, output)
+            self._link.ask(b"", b"", self.settings.start_seconds, output)
             self._process.settle()
         except (Gone, OSError, ValueError, KeyError) as error:
             self._process.close()
@@ -69,9 +70,13 @@ class Context:
         return self._retired or self._process.ended
 
     @property
+    def secrets(self) -> Secrets:
+        return self.settings.secrets
+
+    @property
     def spent(self) -> bool:
         """Whether it has run as many jobs as it may."""
-        return self.ran >= self._settings.most_tasks or self.loads >= _MOST_LOADED
+        return self.ran >= self.settings.most_tasks or self.loads >= _MOST_LOADED
 
     @property
     def kept(self) -> int:
@@ -149,15 +154,16 @@ class ContextBatch:
     ) -> None:
         self._context, self._handler, self._tasks, self._jobs = context, handler, list(tasks), jobs
         self._started, self._ended = started, ended
+        self._secrets = context.secrets
         self._share = 0.0
         """Each job's share of the time spent for all of them."""
 
     def run(self) -> list[ContextJob]:
         """Run the batch; returns the tasks that never began."""
-        output, since, used = Output(), time.monotonic(), self._context.loads
+        output, since, used = Output(self._secrets), time.monotonic(), self._context.loads
         try:
             wrong = self._context.prepare(self._handler, self._tasks[0].seconds, output)
-            failed = _decided(JobReport("", 0), wrong) if wrong else None
+            failed = _decided(JobReport("", 0), wrong, self._secrets) if wrong else None
             if wrong and wrong.retire:
                 self._context.retire()
                 if used:  # earlier jobs in this context may be the cause: a new context will tell
@@ -195,12 +201,13 @@ class ContextBatch:
                 continue
             if not self._one(task, output, last=task is self._tasks[-1]):
                 return left + self._tasks[index:]
-            output = Output()
+            output = Output(self._secrets)
         return left
 
     def _one(self, task: ContextJob, output: Output, last: bool) -> bool:
         """Run one task; returns whether it began."""
         since, first = 0.0, not self._context.ran
+        output.told = task.printed
 
         def begun() -> None:
             nonlocal since
@@ -212,7 +219,7 @@ class ContextBatch:
                 reply = self._context.execute(self._handler, task, output, begun)
             finally:
                 self._jobs.end(task.name)
-            report = _decided(JobReport(task.id, 0), reply)
+            report = _decided(JobReport(task.id, 0), reply, self._secrets)
         except Gone as gone:
             self._context.retire()  # before it is reported, because it may run elsewhere the next moment
             if not since:
@@ -238,7 +245,8 @@ class ContextBatch:
         try:
             left = max(task.seconds - report.seconds, _LEAST_AFTER)
             reply = self._context.part("end", self._handler, left, output)
-            wrong = "" if reply.kind == "done" and reply.status == 200 else reply.error or f"status {reply.status}"
+            said = self._secrets.mask_text(reply.error) or f"status {reply.status}"
+            wrong = "" if reply.kind == "done" and reply.status == 200 else said
         except Gone as gone:
             wrong = gone.error
         if wrong:
@@ -247,7 +255,7 @@ class ContextBatch:
         report.seconds += time.monotonic() - since
 
 
-def _decided(report: JobReport, reply: ContextReply) -> JobReport:
+def _decided(report: JobReport, reply: ContextReply, secrets: Secrets) -> JobReport:
     """The report of a job, as its context replied."""
     if reply.kind == "exited":
         report.status = from_exit(reply.status)
@@ -255,8 +263,8 @@ def _decided(report: JobReport, reply: ContextReply) -> JobReport:
         report.error = f"it {how(reply.status)}" if reply.status else ""
         return report
     report.status, wrong = checked(reply.status)
-    report.data = reply.data
-    report.error = _short(reply.error or wrong)
+    report.data = secrets.mask(reply.data)
+    report.error = _short(secrets.mask_text(reply.error) or wrong)
     return report
 
 

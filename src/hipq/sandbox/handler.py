@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from hipq.errors import Invalid, shown
+from hipq.sandbox.policy import Policy, check_policy
 
 LANGUAGES: Final = ("python", "node", "php", "shell", "http")
 MOST_SOURCE: Final = 1_000_000
@@ -44,6 +45,7 @@ class Handler(msgspec.Struct, frozen=True):
     """When the type's handler was deleted, in the version that ran until then."""
     waits: bool = False
     """Whether status 202 means that the job sent a request and waits for the answer. Otherwise 202 is ok."""
+    policy: Policy = Policy()
 
     @property
     def home(self) -> tuple[str, str, str]:
@@ -61,6 +63,8 @@ class ContextJob(msgspec.Struct, frozen=True):
     """Seconds the job may execute."""
     key: str = ""
     """A value that differs from an earlier run of the same job, which may still be about to end."""
+    printed: Callable[[bytes], None] | None = None
+    """Is called with whole lines of its log, as they come, in the context's thread."""
 
     @property
     def name(self) -> str:
@@ -92,6 +96,12 @@ OnStart = Callable[[ContextJob], None]
 """Called as each job of a batch begins."""
 OnEnd = Callable[[JobReport], None]
 """Called once for each job that began, as soon as it ends."""
+Sign = Callable[[ContextJob], Mapping[str, str]]
+"""The headers by which whoever gets a job's payload can tell who has sent it."""
+
+
+def unsigned(_: ContextJob) -> Mapping[str, str]:
+    return {}
 
 
 def check(handler: Handler) -> None:
@@ -116,6 +126,7 @@ def check(handler: Handler) -> None:
         if handler.before or handler.beforeEach or handler.afterEach:
             raise Invalid("an http handler is a URL: it has no before, beforeEach and afterEach")
         parsed(handler.body)
+    check_policy(handler.policy, handler.lang)
 
 
 def _text(name: str, value: object, most: int) -> int:

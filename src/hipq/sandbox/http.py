@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from typing import Final
@@ -21,7 +21,7 @@ from hipq.errors import Invalid
 from hipq.in_thread import in_thread
 from hipq.sandbox.addresses import Allowed, resolve
 from hipq.sandbox.begun import UNWANTED, BegunJobs
-from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, OnEnd, OnStart, parsed
+from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, OnEnd, OnStart, Sign, parsed, unsigned
 from hipq.sandbox.output import escaped
 from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, TOO_LARGE, checked
 
@@ -49,6 +49,7 @@ async def run_posts(
     jobs: BegunJobs,
     allowed: Allowed,
     together: int,
+    sign: Sign = unsigned,
 ) -> list[ContextJob]:
     """As Context.run, with several tasks at the same time, and own connections, so that tenants share nothing."""
     waiting, left = deque(tasks), list[ContextJob]()
@@ -61,7 +62,7 @@ async def run_posts(
         async def work() -> None:
             while waiting:
                 task = waiting.popleft()
-                posting = group.create_task(_post(connections, handler, task))
+                posting = group.create_task(_post(connections, handler, task, sign))
                 if not jobs.begin(task.name, partial(soon, posting.cancel)):
                     posting.cancel()
                     left.append(task)
@@ -80,12 +81,12 @@ async def run_posts(
     return left
 
 
-async def _post(connections: Pool, handler: Handler, task: ContextJob) -> JobReport:
+async def _post(connections: Pool, handler: Handler, task: ContextJob, sign: Sign) -> JobReport:
     report = JobReport(task.id, ERROR)
     try:
         parsed(handler.body)
         async with asyncio.timeout(task.seconds):
-            await _exchange(connections, handler, task, report)
+            await _exchange(connections, handler, task, report, sign(task))
     except TimeoutError:
         report.status, report.error = TIMED_OUT, f"no complete answer within {task.seconds:g} s"
     except Invalid as error:
@@ -99,7 +100,7 @@ async def _post(connections: Pool, handler: Handler, task: ContextJob) -> JobRep
 
 
 async def _exchange(
-    connections: httpcore2.AsyncConnectionPool, handler: Handler, task: ContextJob, report: JobReport
+    connections: Pool, handler: Handler, task: ContextJob, report: JobReport, signed: Mapping[str, str]
 ) -> None:
     headers: dict[bytes | str, bytes | str] = {
         "Host": parsed(handler.body).netloc,
@@ -112,6 +113,7 @@ async def _exchange(
         "Hipq-Job-Type": handler.type,
         "Hipq-Attempt": str(task.attempt),
     }
+    headers.update(signed.items())
     data = bytearray()
     async with connections.stream("POST", handler.body, headers=headers, content=task.payload) as answer:
         report.status, report.error = checked(answer.status)
@@ -185,8 +187,8 @@ def _why(error: BaseException) -> str:
     cause = error
     while cause.__cause__ or cause.__context__:
         cause = cause.__cause__ or cause.__context__ or cause
-        if isinstance(cause, ssl.SSLError | OSError):
-            break
+        if isinstance(cause, ssl.SSLError) or (isinstance(cause, OSError) and cause.errno is not None):
+            break  # an OSError of no number only wraps what happened
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not accepted ({cause.verify_message})"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from hipq.sandbox.handler import NAME
+from hipq.sandbox.secrets import NO_SECRETS, Secrets
 
 MARK: Final = b"J: "
 MOST_LINE: Final = 1 << 20
@@ -60,7 +62,8 @@ class LineSplitter:
 class Output:
     """The output of one job. The number of lines costs neither work nor memory, except for lines that are jobs."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Secrets = NO_SECRETS) -> None:
+        self._secrets = secrets
         self.bytes = 0
         self.spawned: list[tuple[str, bytes]] = []
         self.too_many = False
@@ -68,6 +71,8 @@ class Output:
         self._streams = (LineSplitter(), LineSplitter())
         self._marked = 0
         """The number of lines with the mark, valid or not."""
+        self.told: Callable[[bytes], None] | None = None
+        """Is called with whole lines of log, as they come."""
         self._log: deque[bytes] = deque()
         """Whole lines of log, with their ends."""
         self._logged = 0
@@ -132,7 +137,7 @@ class Output:
         elif not bar or not NAME.fullmatch(jobtype):
             self._refuse(line, "no job: it should be `J: jobtype|payload`")
         else:
-            self.spawned.append((jobtype, payload))
+            self.spawned.append((jobtype, self._secrets.mask(payload)))
         self._marked += 1
 
     def _refuse(self, line: bytes, why: str) -> None:
@@ -140,6 +145,9 @@ class Output:
         self.note(why)
 
     def _keep(self, lines: bytes) -> None:
+        lines = self._secrets.mask(lines)  # before it is cut: half a secret would not be found
+        if self.told:
+            self.told(lines)
         if len(lines) > MOST_LOG:
             lines, self._cut = lines[-MOST_LOG:], True
         self._log.append(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from hipq.sandbox.addresses import Allowed
+from hipq.sandbox.proxy import ForwardProxy
 from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.starting import Spawner
 
@@ -55,6 +58,8 @@ class Process:
     def __init__(self, language: str, settings: ContextSettings, spawner: Spawner) -> None:
         self._started = spawner.start(language, settings)
         self._scratch = spawner.scratch
+        self._allowed = Allowed(settings.http_allow).within(settings.hosts)
+        self._proxy: ForwardProxy | None = None
         self._lock = threading.Lock()
         """Held to signal and to give up process ids: otherwise a signal could reach a process with a reused id."""
         self.asks, self.answers = self._started.asks, self._started.answers
@@ -82,6 +87,10 @@ class Process:
         """Read the process ids, after the first reply: by then bubblewrap has written them."""
         if self._started.info < 0:
             return
+        if self._started.link:
+            _, (listener, *_), _, _ = socket.recv_fds(self._started.link, 1, 1)
+            self._started.link.close()
+            self._proxy = ForwardProxy(socket.socket(fileno=listener), self._allowed)
         if self._started.folder:  # its pipes have been opened
             self._scratch.remove(self._started.folder)
             self._started.folder = ""
@@ -168,6 +177,10 @@ class Process:
         if self._closed:
             return
         self.kill()
+        if self._proxy:
+            self._proxy.close()
+        if self._started.link:
+            self._started.link.close()
         if self.wait(_GRACE) is None:
             for pid in reversed(process_tree(self._first)) if self._first else []:
                 _signal(pid, signal.SIGKILL)

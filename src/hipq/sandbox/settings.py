@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
+
+from hipq.errors import CannotRun
+from hipq.sandbox.policy import Policy
+from hipq.sandbox.secrets import NO_SECRETS, Secrets
+
+MODULES = "node_modules"
 
 
 class ContextSettings(msgspec.Struct, frozen=True):
@@ -42,3 +51,43 @@ class ContextSettings(msgspec.Struct, frozen=True):
     """Requests of one batch that are under way at the same time."""
     interpreters: Mapping[str, str] = {}
     """Language -> path, where it should not be the interpreter that is found."""
+    environments: Mapping[str, str] = {}
+    """Folders with packages, by the names that handlers may say: a virtual environment, one with node_modules, both."""
+
+    # What one handler has:
+    variables: Mapping[str, str] = {}
+    secrets: Secrets = NO_SECRETS
+    hosts: tuple[str, ...] = ()
+    """Hosts that code may reach, of those in `http_allow`, through the daemon; without any, none."""
+    modules: str = ""
+    """The folder of the packages that node has."""
+
+    def of(self, policy: Policy, secrets: Secrets) -> ContextSettings:
+        """These, as far as this handler may have them. CannotRun if its environment is not here."""
+        if policy == Policy():
+            return self
+        folder = self.environment(policy.environment) if policy.environment else ""
+        python, modules = f"{folder}/bin/python", f"{folder}/{MODULES}"
+        return replace(
+            self,
+            memory=min(policy.memory << 20 or self.memory, self.memory),
+            cpu=min(policy.cpu or self.cpu, self.cpu),
+            variables=policy.variables,
+            secrets=secrets,
+            hosts=policy.network,
+            network=self.network and not policy.network,
+            interpreters={**self.interpreters, "python": python} if os.path.exists(python) else self.interpreters,
+            modules=modules if os.path.isdir(modules) else "",
+        )
+
+    def environment(self, name: str) -> str:
+        if name not in self.environments:
+            there = ", ".join(sorted(self.environments)) or "none"
+            raise CannotRun(f"this daemon has no environment {name} (there are: {there}): see --environment")
+        return os.path.abspath(self.environments[name])
+
+
+def mark_of(policy: Policy, secrets: Secrets) -> str:
+    """A value that differs for handlers that must not share a context; "" if there is nothing that keeps them apart."""
+    differs = (policy.memory, policy.cpu, policy.network, policy.variables, policy.environment, secrets.values)
+    return sha256(msgspec.json.encode(differs)).hexdigest()[:16] if any(differs) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,8 @@ from hipq.sandbox import system_calls
 from hipq.sandbox.bubblewrap import usable_sandbox
 from hipq.sandbox.interpreters import HERE, INSIDE, command, interpreter, languages
 from hipq.sandbox.leftovers import Scratch
-from hipq.sandbox.settings import ContextSettings
+from hipq.sandbox.proxy import PORT, VARIABLES
+from hipq.sandbox.settings import MODULES, ContextSettings
 
 SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 """Errors that mean that descriptors, memory or processes have run out for the moment."""
@@ -61,7 +63,9 @@ class Spawner:
             for descriptor in (plan.asks, plan.answers, plan.payloads, stdout, stderr):
                 os.set_blocking(descriptor, False)
             ours.pop_all()
-            return Started(popen, plan.asks, plan.answers, plan.payloads, stdout, stderr, plan.info, plan.folder)
+            return Started(
+                popen, plan.asks, plan.answers, plan.payloads, stdout, stderr, plan.info, plan.folder, plan.link
+            )
 
     def close(self) -> None:
         """End the thread, and with it every process that still runs."""
@@ -83,6 +87,8 @@ class Started(msgspec.Struct):
     """The file in which bubblewrap writes the first process's id; -1 without a sandbox."""
     folder: str = ""
     """A folder to be removed afterwards."""
+    link: socket.socket | None = None
+    """What hands over the socket on which its proxy listens, if it has one."""
 
 
 class _Plan:
@@ -103,9 +109,10 @@ class _Plan:
         self._python = interpreter("python", found["python"])
         self._program = interpreter(language, found[language])
         self.info, self.folder = -1, ""
+        self.link: socket.socket | None = None
         self.environment: dict[str, str] = {}
         self.passed: list[int] = []
-        """The process's ends of its channel: requests, payloads, replies; and more descriptors that it gets."""
+        """All descriptors that the process gets."""
         self._named: list[str] = []
         """The channel's named pipes, if it has any."""
         if settings.trust or language == "php":
@@ -118,6 +125,8 @@ class _Plan:
             far_payloads, self.payloads = _pipe(theirs, ours)
             self.answers, far_answers = _pipe(ours, theirs)
             self.passed = [far_asks, far_payloads, far_answers]
+        self._channel = list(self.passed)
+        """The process's ends of its channel, unless they have names: requests, payloads, replies."""
 
     def _open_named(self) -> None:
         """A channel of named pipes for PHP, of which not every build has php://fd for a descriptor it inherits."""
@@ -137,6 +146,8 @@ class _Plan:
 
     def trusted(self) -> list[str]:
         self.environment = _environment(os.environ.get("PATH", _PATH), self.folder)
+        if self._settings.modules:  # where node looks, as it runs in this folder
+            os.symlink(self._settings.modules, os.path.join(self.folder, MODULES))
         guard = [self._python.path, "-I", "-S", "-B", str(HERE / "guard.py"), str(os.getpid()), self.folder]
         return [*guard, *self._launch(self._program.path, str(HERE), self.folder, None)]
 
@@ -150,8 +161,12 @@ class _Plan:
         binds = self._python.binds | self._program.binds | {str(HERE): INSIDE}
         if self._language == "php":
             binds["/etc/php"] = "/etc/php"  # which extensions it has
+        if settings.modules:
+            binds[settings.modules] = f"/{MODULES}"  # where node looks, as it runs in /tmp
         binds |= {path: f"{_CHANNEL}/{os.path.basename(path)}" for path in self._named}
-        options = sandbox.arguments(binds, settings.hidden, settings.scratch, settings.network, calls, self.info)
+        options = sandbox.arguments(
+            binds, settings.hidden, settings.scratch, settings.network, calls, self.info, bool(settings.hosts)
+        )
         # In a file, not on its command line, which can be read from inside.
         listed = self._file(b"".join(word.encode() + b"\0" for word in options), self._theirs)
         return [sandbox.path, "--args", str(listed), "--", *launch]
@@ -160,12 +175,34 @@ class _Plan:
         """The command that gives up what the handler must not have, and then becomes its interpreter."""
         words = command(self._language, program, programs, self._settings.memory)
         plan = {
-            "channel": list(self.passed),
+            "channel": self._channel,
+            "variables": self._variables(),
+            "proxy": [PORT, self._way_out()] if self._has_proxy else None,
             "user": user,
             "limits": self._limits(),
             "command": [*words, channel] if self._named else words,
         }
         return [self._python.path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(plan)]
+
+    def _variables(self) -> int:
+        """The file that has the handler's own variables and secrets; -1 if it has none. What starts before a handler
+        must not have them: neither bubblewrap, which is outside of the sandbox, nor any command line."""
+        own = {**self._settings.variables, **self._settings.secrets.values}
+        if self._has_proxy:
+            own = {**VARIABLES, **own}
+        return self._file(msgspec.json.encode(own), self._theirs) if own else -1
+
+    @property
+    def _has_proxy(self) -> bool:
+        return bool(self._settings.hosts) and not self._settings.trust
+
+    def _way_out(self) -> int:
+        """The process's end of what it hands its listening socket over by."""
+        self.link, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._ours.callback(self.link.close)
+        self._theirs.callback(far.close)
+        self.passed.append(far.fileno())
+        return far.fileno()
 
     def _limits(self) -> dict[str, int]:
         """The limits of each process. The use of all together is watched from outside."""

@@ -15,6 +15,8 @@ BESIDE_NEW: Final = 25
 """Parked jobs that are asked about along with jobs that nobody has asked about yet."""
 HOLDERS: Final = 100
 """Holders of a limit that are named at most."""
+LOOKED_AT: Final = 10_000
+"""Jobs that hold units and are looked at for the heaviest ones."""
 
 
 class Read(NamedTuple):

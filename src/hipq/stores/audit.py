@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from hipq.job.fault import clean
+from hipq.job.when import to_datetime
 
 LONGEST: Final = 500
 """Characters kept of a name, an address, an action and a target each."""
 DETAILS: Final = 4_000
 """Characters that the details may have as JSON; of longer ones the first names are kept."""
+
+
+Via = Literal["command", "api", "dashboard"]
 
 
 class AuditEntry(NamedTuple):
@@ -23,8 +27,9 @@ class AuditEntry(NamedTuple):
     at: int
     who: str
     role: str
+    via: Via
     address: str
-    """The address it came from."""
+    """Where it came from: the address of a connection, the name of the machine of a command."""
     action: str
     target: str
     """What it was done to."""
@@ -37,11 +42,20 @@ RECORDED: Final = AuditEntry._fields[1:]
 
 
 def entry(
-    at: int, who: str, role: str, address: str, action: str, target: str, details: Mapping[str, Any] | None = None
-) -> AuditEntry:
+    at: int, who: str, role: str, address: str, action: str, target: str, details: Mapping[str, Any] | None = None,
+    via: Via = "dashboard",
+) -> AuditEntry:  # fmt: skip
     """An entry that every store takes, whatever is in it."""
     who, role, address, action, target = (clean(text[:LONGEST]) for text in (who, role, address, action, target))
     text = clean(msgspec.json.encode(details or {}).decode(), 1 << 30)
     if len(text) > DETAILS:
         text = msgspec.json.encode({"too_long": [clean(name[:50]) for name in list(details or {})[:20]]}).decode()
-    return AuditEntry(0, at, who, role, address, action, target, text)
+    return AuditEntry(0, at, who, role, via, address, action, target, text)
+
+
+def audit_json(entry: AuditEntry) -> dict[str, Any]:
+    """An entry as programs see it."""
+    found = {"number": entry.id, "at": to_datetime(entry.at), **entry._asdict()}
+    return {name: value for name, value in found.items() if name != "id"} | {
+        "at": to_datetime(entry.at), "details": msgspec.json.decode(entry.details)
+    }  # fmt: skip

@@ -31,10 +31,10 @@ _WRONG: Final = {
 """Codes that jobs with an error can have. A live one that was only given back has none."""
 _TODO: Final = f"phase IN ('{DECIDING}', '{ANSWERED}', '{CANCELLING}') AND owner = 0"
 """As in the index _todo, which is found by these words."""
-_HIGHEST: Final = "\U0010ffff"
+CHILD: Final = "substr(meta, 1, 10) = '{\"parent\":'"
+"""As in the indexes _parent: the handler of another job has added it."""
+HIGHEST: Final = "\U0010ffff"
 """The last character there is: no key has it."""
-
-
 _UNUSED: Final = ", ".join(f"'{state}'" for state in UNUSED)
 
 
@@ -68,6 +68,8 @@ class Filter(NamedTuple):
     """How its key begins."""
     carries: str = ""
     """Part of its payload, as it is stored. A payload that is too large for its row is not searched."""
+    parent: int = 0
+    """The job whose handler added it."""
     owned: bool | None = None
     """Whether an engine has it."""
     few: bool = False
@@ -98,7 +100,7 @@ class Filter(NamedTuple):
             if self.few and self.phase in (ANSWERED, CANCELLING, DECIDING):
                 parts += [(table, self._replace(table=table, owned=owned)) for owned in (True, False)]
                 continue
-            apart = self._has_error(table) and not (self.code or self.tenant or self.job_key)
+            apart = self._has_error(table) and not (self.code or self.tenant or self.job_key or self.parent)
             codes = _WRONG[table] if apart else (self.code,)
             parts += [(table, self._replace(table=table, code=code)) for code in codes]
         return parts
@@ -106,6 +108,8 @@ class Filter(NamedTuple):
     @property
     def walked(self) -> Filter:
         """Of a part, what an index has in the order of ids. The rest is looked for along that."""
+        if self.parent:
+            return Filter(self.queue, parent=self.parent, table=self.table, newest=self.newest, after=self.after)
         return Filter(
             self.queue, tenant=self.tenant, job_key=self.job_key if self.tenant else "",
             code="" if self.tenant or self.code == Code.OK else self.code, state=RETRY if self.code == NONE else "",
@@ -118,7 +122,7 @@ class Filter(NamedTuple):
         picky = (
             self.job_type, self.lane, self.error, self.prefix, self.carries, self.since, self.before is not None,
             self.job_key and not self.tenant, self.state not in ("", FINAL), self.phase not in ("", DONE),
-            self.code == Code.OK or (self.code and self.tenant),
+            self.code == Code.OK or (self.code and self.tenant), self.parent and (self.tenant or self.code),
         )  # fmt: skip
         return not any(picky)
 
@@ -128,7 +132,26 @@ class Filter(NamedTuple):
 
     def condition(self) -> str:
         """Its fields as SQL. Words of hipq are written out: a partial index is found by them."""
+        found = self._words()
+        found += ["owner <> 0", "owner > 0"] if self.phase == EXECUTING or self.owned else []
+        found += [_TODO] if self.owned is False else []
+        found += [f"error <> '{NONE}'"] if self.table == "live" and self._has_error("live") else []
+        found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
+        compared = (
+            (self.error, "{contains}(error, :error) > 0"),
+            (self.prefix, f"job_key >= :prefix AND job_key < :prefix || '{HIGHEST}'"),
+            (self.carries, "{contains}(job_data, :carries) > 0"),
+            (self.since, "create_time >= :since"),
+            (self.before is not None, "create_time < :before"),
+            (self.after, f"{self.id} {'<' if self.newest else '>'} :after"),
+            (self.until, f"{self.id} {'>=' if self.newest else '<='} :until"),
+        )
+        return " AND ".join(found + [sql for is_asked, sql in compared if is_asked]) or "true"
+
+    def _words(self) -> list[str]:
+        """The conditions for one word each: a name that was given, or a word of hipq."""
         found = [f"{name} = :{name}" for name in ("job_type", "job_key", "tenant", "lane") if getattr(self, name)]
+        found += [CHILD, "{parent} = :parent"] if self.parent else []
         words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
         told = (FINAL, DONE) if self.table == "final" else ()  # by the table: no row need be read to see it
         found += [
@@ -136,18 +159,7 @@ class Filter(NamedTuple):
             for name, word, known in words
             if word and word not in told
         ]
-        found += ["owner <> 0", "owner > 0"] if self.phase == EXECUTING or self.owned else []
-        found += [_TODO] if self.owned is False else []
-        found += [f"error <> '{NONE}'"] if self.table == "live" and self._has_error("live") else []
-        found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
-        found += ["{contains}(error, :error) > 0"] if self.error else []
-        found += [f"job_key >= :prefix AND job_key < :prefix || '{_HIGHEST}'"] if self.prefix else []
-        found += ["{contains}(job_data, :carries) > 0"] if self.carries else []
-        found += ["create_time >= :since"] if self.since else []
-        found += ["create_time < :before"] if self.before is not None else []
-        found += [f"{self.id} {'<' if self.newest else '>'} :after"] if self.after else []
-        found += [f"{self.id} {'>=' if self.newest else '<='} :until"] if self.until else []
-        return " AND ".join(found) or "true"
+        return found
 
 
 class AnswerFilter(NamedTuple):
@@ -167,6 +179,10 @@ class AnswerFilter(NamedTuple):
     tenant: str = ""
     queues: tuple[int, ...] = ()
     """Answers to jobs of any of these queues, from the first on."""
+    unused: bool = False
+    """Only those that no job has used."""
+    within: int = 0
+    """Only so many are looked at, whatever their job type: no index tells types apart. 0 = all."""
 
     @property
     def order(self) -> str:
@@ -178,8 +194,9 @@ class AnswerFilter(NamedTuple):
         found = [f"{name} = :{name}" for name in columns if getattr(self, name)]
         # A partial index is found by its own words: plans are made without the values.
         found += [f"state = '{self.state}'" if self.state in STATES else "false"] if self.state else []
-        found += [f"state IN ({_UNUSED})"] if self.state in UNUSED else []
+        found += [f"state IN ({_UNUSED})"] if self.unused or self.state in UNUSED else []
         found += ["job <> 0"] if self.job else []
+        found += ["job_key <> ''"] if self.job_key else []
         found += ["tenant <> ''"] if self.tenant else []
         found += ["queue {in queues}"] if self.queues else []
         found += [f"id {'<' if self.newest else '>'} :after"] if self.after or not (self.queues or self.newest) else []

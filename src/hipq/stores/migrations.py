@@ -54,6 +54,7 @@ _LIVE = (
     "_ids",
     "_key",
     "_owner",
+    "_parent",
     "_parked",
     "_pkey",
     "_ready",
@@ -65,7 +66,7 @@ _LIVE = (
     "_wait",
     "_waited",
 )
-_FINAL = ("", "_code", "_failed", "_key", "_named", "_pkey", "_tenant", "_time", "_waited")
+_FINAL = ("", "_code", "_failed", "_key", "_named", "_parent", "_pkey", "_tenant", "_time", "_waited")
 
 
 def relations(table: str) -> frozenset[str]:

@@ -14,15 +14,20 @@ from urllib.parse import quote, urlencode
 from hipq.errors import Invalid, Moved, StoreUnavailable, shown
 from hipq.job import payload
 from hipq.stores.clock import Clock
+from hipq.stores.mariadb.address import KEYS, options_of, url_from
 from hipq.stores.password import without_password
 from hipq.stores.protocols import Store
 
 __all__ = ["located", "open_guest", "open_store", "url_of", "without_password"]
 
-_FORMS: Final = "use sqlite:///file.db, sqlite:// (in memory) or postgresql://user@host/database"
+_FORMS: Final = (
+    "use sqlite:///file.db, sqlite:// (in memory), postgresql://user@host/database or mariadb://user@host/database"
+)
 _IN_MEMORY: Final = ("sqlite://", "sqlite:///:memory:", ":memory:")
 _SCHEME: Final = re.compile(r"([A-Za-z][\w+.-]{0,30})://")
 _POSTGRES: Final = re.compile(r"postgres(?:ql)?://(?P<authority>[^/?]*)(?P<path>[^?]*)\??(?P<query>.*)", re.DOTALL)
+MARIADB: Final = ("mariadb://", "mysql://")
+"""How URLs of MariaDB and MySQL begin."""
 _FREE: Final = ("password", "sslpassword", "options")
 """Keys of libpq whose values may be anything."""
 _HOST: Final = r"(?:\[[^\]]*\]|[^:@\[\],]*)(?::[0-9]*)?"
@@ -35,7 +40,8 @@ def url_of(db: str | Mapping[str, Any]) -> str:
     """The URL of a database, however it was given; Invalid, if there is no such database.
 
     A mapping has `driver` and, for sqlite, `database` (or `file`), a path; for postgresql `database` and any key that
-    libpq knows, such as host, port, user, password, sslmode. Or it has a `url`. A string is a URL, such a mapping in
+    libpq knows, such as host, port, user, password, sslmode; for mariadb these five, unix_socket and what begins with
+    ssl_. Or it has a `url`. A string is a URL, such a mapping in
     JSON, or libpq's `key=value` words.
     """
     if isinstance(db, Mapping):
@@ -55,6 +61,9 @@ def url_of(db: str | Mapping[str, Any]) -> str:
     if match := _POSTGRES.fullmatch(db):
         _check_postgres(db, match)
         return db
+    if db.startswith(MARIADB):
+        options_of(db)
+        return db
     if not _SCHEME.match(db) and re.match(r"\s*\w+\s*=", db):
         return _postgres_url(_words(db))
     raise _refusal(db)
@@ -69,11 +78,11 @@ def _of_mapping(db: Mapping[str, Any]) -> str:
         return url_of(given["url"])
     driver = given.pop("driver", None)
     if not isinstance(driver, str):
-        raise Invalid("db's driver must be sqlite or postgresql")
+        raise Invalid("db's driver must be sqlite, postgresql or mariadb")
     if driver in _DRIVERS:
         return url_of(_DRIVERS[driver](given))
     said = f", not {driver}" if re.fullmatch(r"[\w+-]{1,30}", driver) else ""
-    raise Invalid(f"db's driver must be sqlite or postgresql{said}")
+    raise Invalid(f"db's driver must be sqlite, postgresql or mariadb{said}")
 
 
 def _of_sqlite(given: Mapping[str, Any]) -> str:
@@ -100,8 +109,15 @@ def _of_postgres(given: Mapping[str, Any]) -> str:
     return _postgres_url({name: text for name, text in texts.items() if text})
 
 
+def _of_maria(given: Mapping[str, Any]) -> str:
+    _known(given, ["driver", "host", "port", "user", "password", "database", *KEYS])
+    texts = {name: _text(name, value) for name, value in given.items()}
+    return url_of(url_from(texts))
+
+
 _DRIVERS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "sqlite": _of_sqlite, "postgresql": _of_postgres, "postgres": _of_postgres,
+    "sqlite": _of_sqlite, "postgresql": _of_postgres, "postgres": _of_postgres, "mariadb": _of_maria,
+    "mysql": _of_maria,
 }  # fmt: skip
 
 
@@ -122,7 +138,7 @@ def _known(given: Iterable[Any], keys: list[str]) -> None:
 
 def _refusal(db: str) -> Invalid:
     """What is said of a string that is no database, without showing what may be a password."""
-    if (match := _SCHEME.match(db)) and match[1] not in ("sqlite", "postgres", "postgresql"):
+    if (match := _SCHEME.match(db)) and match[1] not in ("sqlite", "postgres", "postgresql", "mysql", "mariadb"):
         return Invalid(f"hipq keeps no jobs in {match[1]} databases: {_FORMS}")
     if re.fullmatch(r"[\w./-]+\.(?:db|sqlite3?)", db):
         return Invalid(f"{db} is not a database URL: write sqlite:///{db}")
@@ -219,11 +235,23 @@ def open_store(db: str | Mapping[str, Any], clock: Clock | None = None) -> Store
         return SqliteStore("", clock)
     if url.startswith("sqlite:///"):
         return _file(url.removeprefix("sqlite:///"), clock)
+    if url.startswith(MARIADB):
+        return _maria(url, clock)
     if not _POSTGRES.fullmatch(url):
         raise _refusal(url)
     with _psycopg():
         from hipq.stores.postgres.store import PostgresStore
     return PostgresStore(url, clock, listen_url=os.environ.get("HIPQ_LISTEN_URL", ""), answer_seconds=_answer_seconds())
+
+
+def _maria(url: str, clock: Clock | None) -> Store:
+    try:
+        from hipq.stores.mariadb.store import MariaStore
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("pymysql"):
+            raise Invalid("MariaDB and MySQL need PyMySQL: pip install 'hipq[mysql]'") from None
+        raise
+    return MariaStore(url, clock, answer_seconds=_answer_seconds())
 
 
 def _answer_seconds() -> float:
@@ -248,7 +276,11 @@ def open_guest(
         from hipq.stores.postgres.lent import GuestStore as PostgresGuest
 
         return PostgresGuest(lend, url, clock, for_a_test)
-    raise Invalid(f"hipq has no tables in {kind} databases: use SQLite or PostgreSQL")
+    if kind in ("mysql", "mariadb"):
+        from hipq.stores.mariadb.lent import GuestStore as MariaGuest
+
+        return MariaGuest(lend, url, clock, for_a_test)
+    raise Invalid(f"hipq has no tables in {kind} databases: use SQLite, PostgreSQL, MariaDB or MySQL")
 
 
 def _file(path: str, clock: Clock | None) -> Store:

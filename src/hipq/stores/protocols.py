@@ -133,6 +133,10 @@ class JobStore(Protocol):
     def progress(self, job_id: int, attempt: int) -> Reported | None:
         """What a job's handler has said of its progress in this attempt."""
 
+    def having(self, queues: Sequence[int], wanted: Filter) -> list[int]:
+        """Those of these queues that have a job with the parent of this filter, or with its key, or with a key that
+        begins as it says: one statement for many queues. Nothing else in the filter counts."""
+
     def reach(self, wanted: Filter, rows: int) -> int:
         """How far one gets by looking at so many jobs in each table that the filter is about, on the filter's way: in
         the order of ids or against it, by its `walked`. The id of the last of them; 0 = there are no more."""

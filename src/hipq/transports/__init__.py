@@ -54,7 +54,8 @@ def send(
     job: Job[Any] | None = None,
     seconds: float = SECONDS,
 ) -> Reply | None:
-    """Send a message and wait until the server has it. `data` is sent as JSON, bytes as they are.
+    """Send a message to this `url` and wait until the server has it, `seconds` at most. `data` is sent as JSON, bytes
+    as they are, with these `headers` and this `key`.
 
     `job`: the job that sends the request; its key, id and attempt go along, so that the answer can name them.
     """

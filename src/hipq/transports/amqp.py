@@ -91,10 +91,13 @@ class AmqpSender(LoopSender):
                     body, exchange=exchange, routing_key=key, properties=about, mandatory=True, wait=False
                 )
                 return
-            except PublishError:
+            except PublishError as refused:
                 if time.monotonic() > self._back_at + RESTART_SECONDS:
                     raise
-                await asyncio.sleep(AGAIN)
+                try:
+                    await asyncio.sleep(AGAIN)
+                except asyncio.CancelledError:  # the time is up, and it is known that the message was not stored
+                    raise refused from None
 
     async def _open(self) -> AmqpConnection:
         broken, self._connection = self._connection, None

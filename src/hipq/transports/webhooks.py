@@ -11,7 +11,7 @@ import hmac
 import os
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hipq.errors import Invalid
@@ -24,7 +24,7 @@ TOLERANCE: Final = 300
 LEAST: Final = 24
 """Bytes that a secret has at least."""
 
-_PREFIX: Final = "whsec_"
+PREFIX: Final = "whsec_"
 _ASYMMETRIC: Final = ("whpk_", "whsk_")
 _VARIABLE: Final = re.compile("[A-Za-z_][A-Za-z0-9_]{0,199}")
 
@@ -33,12 +33,23 @@ class BadSignature(Exception):
     """A message that was not signed with a secret known here, or not just now: why, in a sentence."""
 
 
+def signed(keys: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The headers of a message, with a signature of each key."""
+    signatures = " ".join(_signatures(keys, message_id, str(timestamp), body))
+    return {ID: message_id, TIMESTAMP: str(timestamp), SIGNATURE: signatures}
+
+
+def _signatures(keys: Sequence[bytes], message_id: str, timestamp: str, body: bytes) -> list[str]:
+    text = f"{message_id}.{timestamp}.".encode("latin-1", "replace") + body
+    return [f"v1,{b64encode(hmac.digest(key, text, 'sha256')).decode()}" for key in keys]
+
+
 class WebhookSecrets:
     """The secrets that an environment variable has: one, or several while they are changed, with spaces between."""
 
     def __init__(self, variable: str, option: str) -> None:
         is_name = isinstance(variable, str) and _VARIABLE.fullmatch(variable)
-        if not is_name or variable.startswith((_PREFIX, *_ASYMMETRIC)):  # it is not shown: it may be the secret itself
+        if not is_name or variable.startswith((PREFIX, *_ASYMMETRIC)):  # it is not shown: it may be the secret itself
             raise Invalid(f"{option} is the name of the environment variable that has the secret, like BANK_SECRET")
         self.variable = variable
 
@@ -48,8 +59,7 @@ class WebhookSecrets:
 
     def sign(self, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
         """The headers of a message; with several secrets it has a signature of each."""
-        signatures = " ".join(self._signatures(message_id, str(timestamp), body))
-        return {ID: message_id, TIMESTAMP: str(timestamp), SIGNATURE: signatures}
+        return signed(self._keys(), message_id, timestamp, body)
 
     def verify(self, headers: Mapping[str, str], body: bytes, now: float) -> str:
         """The id of a message with these headers (names in lower case), if its signature is good."""
@@ -58,40 +68,40 @@ class WebhookSecrets:
             raise BadSignature(f"a webhook is signed: it has the headers {ID}, {TIMESTAMP} and {SIGNATURE}")
         if "." in message_id:
             raise BadSignature(f"its {ID} has a dot, with which a signature could be moved to another message")
-        if not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 15:
-            raise BadSignature(f"its {TIMESTAMP} is no number of seconds since 1970")
-        if abs(now - int(timestamp)) > TOLERANCE:
-            when = "too old" if int(timestamp) < now else "in the future"
-            raise BadSignature(f"its {TIMESTAMP} is {when}: it may differ from the clock here by {TOLERANCE} seconds")
+        _check_time(timestamp, now)
         candidates = [one.encode() for one in given.split(" ") if one.startswith("v1,")]
         if not candidates:
             raise BadSignature(f"its {SIGNATURE} has none of the kind v1, the one that is understood (v1a is not)")
-        expected = [one.encode() for one in self._signatures(message_id, timestamp, body)]
+        expected = [one.encode() for one in _signatures(self._keys(), message_id, timestamp, body)]
         if not any(hmac.compare_digest(one, other) for one in expected for other in candidates):
             raise BadSignature("its signature is not by the secret of this webhook, or its body was changed")
         return message_id
 
-    def _signatures(self, message_id: str, timestamp: str, body: bytes) -> list[str]:
-        signed = f"{message_id}.{timestamp}.".encode("latin-1", "replace") + body
-        return [f"v1,{b64encode(hmac.digest(key, signed, 'sha256')).decode()}" for key in self._keys()]
-
     def _keys(self) -> list[bytes]:
         found = [self._key(one) for one in os.environ.get(self.variable, "").split()]
         if not found:
-            raise Invalid(f"${self.variable} is not set: it must have the secret of a webhook, {_PREFIX}…")
+            raise Invalid(f"${self.variable} is not set: it must have the secret of a webhook, {PREFIX}…")
         return found
 
     def _key(self, text: str) -> bytes:
         if text.startswith(_ASYMMETRIC):
-            raise Invalid(f"${self.variable} has a key of ed25519: ask for a symmetric secret, {_PREFIX}…")
-        encoded = text.removeprefix(_PREFIX).rstrip("=")
+            raise Invalid(f"${self.variable} has a key of ed25519: ask for a symmetric secret, {PREFIX}…")
+        encoded = text.removeprefix(PREFIX).rstrip("=")
         try:
             key = b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
         except (ValueError, binascii.Error):
             key = b""
-        if not text.startswith(_PREFIX) or len(key) < LEAST:
-            raise Invalid(f"${self.variable} must have {_PREFIX} and at least {LEAST} bytes in base64")
+        if not text.startswith(PREFIX) or len(key) < LEAST:
+            raise Invalid(f"${self.variable} must have {PREFIX} and at least {LEAST} bytes in base64")
         return key
 
     def __repr__(self) -> str:
         return f"<WebhookSecrets ${self.variable}>"
+
+
+def _check_time(timestamp: str, now: float) -> None:
+    if not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 15:
+        raise BadSignature(f"its {TIMESTAMP} is no number of seconds since 1970")
+    if abs(now - int(timestamp)) > TOLERANCE:
+        when = "too old" if int(timestamp) < now else "in the future"
+        raise BadSignature(f"its {TIMESTAMP} is {when}: it may differ from the clock here by {TOLERANCE} seconds")

@@ -24,6 +24,7 @@ from hipq.waiter.delivery import Delivery, batches
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Scheduled, readable
 from hipq.waiter.limits import BATCH, HORIZON
+from hipq.waiter.poller_notes import NotedLooks, PollerNotes
 from hipq.waiter.table_reader import TableReader
 from hipq.waiter.tables import MessageTable, MessageTables
 
@@ -88,10 +89,13 @@ class Poller:
         tables: MessageTables,
         clock: AwsClock,
         threads: int,
+        notes: PollerNotes,
     ) -> None:
         self._reader, self._claims, self._delivery = reader, claims, delivery
         self._destinations, self._tables, self._clock = destinations, tables, clock
-        self._threads = threads
+        self._threads, self._notes = threads, notes
+        self._looked: list[MessageTable] = []
+        """The tables of the last look."""
         self._lock = threading.Lock()
         self._undeleted: list[tuple[MessageTable, Scheduled, str]] = []
         """Messages that were sent, but that DynamoDB did not confirm to have deleted."""
@@ -102,7 +106,9 @@ class Poller:
         polled = Polled()
         with self._lock:
             self._delete_the_rest(polled)
+            self._looked = []
             for table in self._tables.usable(polled.problems):
+                self._looked.append(table)
                 look = Look(table, str(uuid.uuid4()), polled)  # a new token: a forked child must not share its parent's
                 try:
                     self._look(look, stop or threading.Event())
@@ -279,10 +285,14 @@ class Poller:
                 delay, HORIZON,
             )  # fmt: skip
         known: set[str] = set()
+        noted = NotedLooks(self._notes, self._clock.now(), delay)
         while not stop.is_set():
             polled = self.poll(stop)
             known = _reported(polled, known)
+            problem = min(polled.problems, default="")
+            noted.looked(self._looked, self._clock.now(), polled.sent, polled.failed, problem)
             stop.wait(self._pause(polled, delay))
+        noted.ended(self._looked)
 
     def _pause(self, polled: Polled, delay: float) -> float:
         pause = delay * random.uniform(0.9, 1.0)  # pollers that were started together should not look together

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hipq.errors import TransportUnavailable
+from hipq.job.when import SECOND
 from hipq.waiter.clients import AwsClients, AwsTarget, errors
 from hipq.waiter.item import HASH, INDEX, RANGE, TIME, Item, Scheduled, from_item, key, number
 from hipq.waiter.tables import MessageTable
@@ -24,6 +25,14 @@ _TRIES: Final = 8
 class ItemPage:
     messages: list[Scheduled]
     read_units: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimesPage:
+    times: list[int]
+    """When messages are due, in order, in microseconds since 1970."""
+    read_units: float
+    is_more: bool
 
 
 class TableReader:
@@ -44,6 +53,26 @@ class TableReader:
         if table.local:
             start["ConsistentRead"] = True
         return self._pages(table, f"{HASH} = :hash", {}, **start)
+
+    def times(self, table: MessageTable) -> Iterator[TimesPage]:
+        """When the messages are due, from the earliest on. Nothing else is sent, though DynamoDB reads the items."""
+        call: dict[str, Any] = {
+            "TableName": table.name,
+            "IndexName": INDEX,
+            "KeyConditionExpression": f"{HASH} = :hash",
+            "ExpressionAttributeValues": {":hash": {"S": self._scheduler}},
+            "ProjectionExpression": TIME,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        while True:
+            with errors(AwsTarget("dynamodb", table.name)):
+                answer = self._clients.dynamodb.query(**call)
+            times = [round(float(one[TIME]["N"]) * SECOND) for one in answer["Items"]]
+            following = answer.get("LastEvaluatedKey")
+            yield TimesPage(times, _units(answer.get("ConsumedCapacity")), bool(following))
+            if not following:
+                return
+            call["ExclusiveStartKey"] = following
 
     def _pages(self, table: MessageTable, condition: str, values: Item, **more: Any) -> Iterator[ItemPage]:
         call: dict[str, Any] = {

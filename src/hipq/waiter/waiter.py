@@ -21,7 +21,9 @@ from hipq.waiter.intake import Handling, Retry
 from hipq.waiter.item import Scheduled
 from hipq.waiter.limits import queue_name
 from hipq.waiter.message import Attributes, Message
+from hipq.waiter.parked import ParkedMessages
 from hipq.waiter.poller import Polled, Poller
+from hipq.waiter.poller_notes import PollerNotes
 from hipq.waiter.schedule import WaitingMessages
 from hipq.waiter.sending import Fallback, MessageSender, Sent
 from hipq.waiter.table_reader import TableReader
@@ -70,6 +72,8 @@ class Waiter:
         reading = TableReader(self.clients, scheduler)
         self._sender = MessageSender(self.clients, self.destinations, self.tables, self.clock, scheduler)
         self._schedule = WaitingMessages(self.clients, reading, self.tables, self.clock, scheduler)
+        self.parked = ParkedMessages(self.clients, reading, scheduler)
+        self.poller_notes = PollerNotes(self.clients, scheduler)
         self._poller = Poller(
             reading,
             ItemClaims(self.clients, self.clock, scheduler),
@@ -78,6 +82,7 @@ class Waiter:
             self.tables,
             self.clock,
             threads,
+            self.poller_notes,
         )
 
     def send(

@@ -3,10 +3,10 @@ went wrong last."""
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hipq.daemon.handlers.described import described, difference, settings, written
 from hipq.daemon.handlers.handlers import PARTS
 from hipq.dashboard import looking
 from hipq.dashboard.job_filter import searches
@@ -76,7 +76,7 @@ class HandlerPages:
         return site.render(
             "handler.html", visit, now=site.store.now(), tenant=tenant, type=jobtype, versions=versions,
             version=version, against=against, compared=COMPARED, most=SHOWN, errors=_errors(site, tenant, jobtype),
-            sources=_sources(version),
+            sources=_sources(version), policy=settings(described(version)),
             diff=compared(against, version) if against else [],
             is_tenant=tenant in self._daemon.tenants.known().tenants,
         )  # fmt: skip
@@ -91,22 +91,15 @@ def _of(versions: list[Handler], id: str) -> Handler:
 
 def compared(before: Handler, after: Handler) -> list[str] | None:
     """What differs, as lines like those of `diff -u`; None: they are too long to be compared here."""
-    texts = _written(before), _written(after)
+    texts = written(described(before)), written(described(after))
     if any(len(text) > SHOWN or text.count("\n") >= COMPARED for text in texts):
         return None
     return _diff(*texts, before.id, after.id)
 
 
 @lru_cache(16)  # a page is rendered again and again while somebody looks, and these do not change
-def _diff(before: str, after: str, *ids: str) -> list[str]:
-    old, new = (f"version {one}" for one in ids)
-    return list(difflib.unified_diff(before.split("\n"), after.split("\n"), old, new, lineterm=""))
-
-
-def _written(handler: Handler) -> str:
-    """All of a handler."""
-    head = f"lang: {handler.lang}\neid: {handler.eid}\nwaits: {'true' if handler.waits else 'false'}"
-    return "\n".join([head, *(f"[{part}]\n{text}" for part, text in _sources(handler))])
+def _diff(before: str, after: str, old: str, new: str) -> list[str]:
+    return difference(before, after, f"version {old}", f"version {new}")
 
 
 def _sources(handler: Handler) -> list[tuple[str, str]]:

@@ -6,7 +6,8 @@ any handler of any tenant was changed.
 
 A tenant has so many handlers, and so many bytes of all their versions. Another note for each tenant has the bytes of
 each of its types. It is written before a handler is set and after one is purged: a daemon that dies in between leaves
-it too large, which the next change of that type mends.
+it too large, which the next change of that type mends. One more has how many jobs of its types may run at a time; it is
+written last, and a daemon that dies before has told nobody of the new version.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from secrets import token_hex
 from typing import Any, Final
 
@@ -23,13 +25,16 @@ from msgspec.structs import replace
 from hipq.daemon.tenancy.tenants import KIND as TENANTS
 from hipq.daemon.tenancy.tenants import Tenant, jobtype_name, tenant_name
 from hipq.errors import Conflict, HipqError, Invalid, NotFound
+from hipq.limits.tenants import BETWEEN
 from hipq.sandbox.handler import Handler, check
+from hipq.sandbox.policy import Policy
 from hipq.stores.notes import note
 from hipq.stores.protocols import Store
 
 KIND: Final = "handler"
 STAMP: Final = "handlers changed"
 SIZES: Final = "handlers of"
+LIMITS: Final = "handlers at a time"
 KEPT: Final = 5
 """Versions of one handler that are kept."""
 MOST: Final = 1000
@@ -53,8 +58,12 @@ _sizes = msgspec.json.Decoder(Sizes)
 class Handlers:
     """The handlers of a store. Any thread may ask."""
 
-    def __init__(self, store: Store, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: Store, steady: Callable[[], float] = time.monotonic,
+        limits_changed: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._store = store
+        self._limits_changed = limits_changed
         self._steady = steady
         self._lock = threading.Lock()
         self._known: dict[str, tuple[Handler | None, float]] = {}
@@ -64,14 +73,12 @@ class Handlers:
 
     # -- changing ---------------------------------------------------------------------------------------------------
     def set(
-        self, tenant: str, type: str, wrong_with: Callable[[Handler], str] = lambda _: "", /, **parts: str | bool
+        self, tenant: str, type: str, wrong_with: Callable[[Handler], str] = lambda _: "", /, **parts: Any
     ) -> Handler:
         """A new version, which runs from now on: here at once, at other daemons within a second. `parts` are eid, lang,
-        before, beforeEach, body, afterEach and waits. `wrong_with` says what is wrong with the code. Conflict if the
-        tenant has too many."""
-        name = _name(tenant, type)
-        handler = _made(tenant, type, self._store.now(), parts)
-        check(handler)
+        before, beforeEach, body, afterEach, waits and policy. `wrong_with` says what is wrong with the code. Conflict
+        if the tenant has too many."""
+        handler = self.made(tenant, type, parts)
         if wrong := wrong_with(handler):
             raise Invalid(wrong)
 
@@ -80,7 +87,14 @@ class Handlers:
             return (replace(handler, dt=after), *before)[:KEPT]
 
         self._take_room(tenant, type, len(_dumped(change(tuple(self.versions(tenant, type))))))
-        return self._change(name, change)[0]
+        return self._change(tenant, type, change)[0]
+
+    def made(self, tenant: str, type: str, parts: dict[str, Any]) -> Handler:
+        """A version that is not kept, and does not run. Invalid if it never could."""
+        _name(tenant, type)
+        handler = _made(tenant, type, self._store.now(), parts)
+        check(handler)
+        return handler
 
     def delete(self, tenant: str, type: str, *, purge: bool = False) -> None:
         """Its jobs are retried from now on until they time out. Its versions are kept, and can be brought back by
@@ -92,7 +106,7 @@ class Handlers:
                 raise NotFound("there is no handler for this job type")
             return () if purge else (replace(before[0], deleted=now), *before[1:])
 
-        self._change(_name(tenant, type), change)
+        self._change(tenant, type, change)
         if purge:
             self._change_sizes(tenant, lambda sizes: sizes.pop(type, None))
 
@@ -108,15 +122,27 @@ class Handlers:
                     return (replace(one, dt=dt, deleted=0), *others)
             raise NotFound("this handler has no such version")
 
-        return self._change(_name(tenant, type), change)[0]
+        return self._change(tenant, type, change)[0]
 
-    def _change(self, name: str, change: Callable[[Versions], Versions]) -> Versions:
+    def _change(self, tenant: str, type: str, change: Callable[[Versions], Versions]) -> Versions:
+        name = _name(tenant, type)
         after = _loaded(self._store.change_note(KIND, name, lambda text: _dumped(change(_loaded(text)))))
         stamp = token_hex(8)
         self._forget(name)
         self._store.change_note(STAMP, "", lambda _: stamp)  # after the handler: else somebody reads the old one again
         self._forget(name)
+        self._keep_limit(tenant, type)
         return after
+
+    def _keep_limit(self, tenant: str, type: str) -> None:
+        """Until it is what the newest version says: somebody else may change that at the same time."""
+        while True:
+            versions = _loaded(note(self._store, KIND, _name(tenant, type)))
+            wanted = versions[0].policy.concurrency if versions and not versions[0].deleted else 0
+            if _sizes_in(note(self._store, LIMITS, tenant)).get(type, 0) == wanted:
+                return
+            self._store.change_note(LIMITS, tenant, partial(_with_limit, type, wanted))
+            self._limits_changed()
 
     def _take_room(self, tenant: str, type: str, size: int) -> None:
         """Room for all versions of one handler. Conflict if that is too much."""
@@ -178,6 +204,11 @@ class Handlers:
         It reads no handler, and one note for each tenant."""
         return {tenant: _sizes.decode(text) for tenant, text in self._store.notes(SIZES).items() if text}
 
+    def limits(self) -> dict[str, int]:
+        """By lane, how many jobs may run at a time, of the types whose handlers say so."""
+        texts = self._store.notes(LIMITS).items()
+        return {f"{tenant}{BETWEEN}{name}": most for tenant, text in texts for name, most in _sizes_in(text).items()}
+
     def _look(self, now: float) -> None:
         """Whether anything was changed anywhere. One thread asks, others go on with what is known."""
         if not self._lock.acquire(blocking=not self._stamp):
@@ -221,17 +252,28 @@ def _name(tenant: str, type: str) -> str:
 
 
 def _made(tenant: str, type: str, now: int, parts: dict[str, Any]) -> Handler:
-    known = ("eid", "lang", *PARTS, "waits")
+    known = ("eid", "lang", *PARTS, "waits", "policy")
     for part, value in parts.items():
         if part not in known:
             raise Invalid(f"a handler has {', '.join(known)}, and no {part!r:.40}")
         if part == "waits" and not isinstance(value, bool):
             raise Invalid("a handler's waits must be true or false")
-        if part != "waits" and not isinstance(value, str):
+        if part == "policy" and not isinstance(value, Policy):
+            raise Invalid("a handler's policy must be a Policy")
+        if part not in ("waits", "policy") and not isinstance(value, str):
             raise Invalid(f"a handler's {part} must be text")
     if not parts.get("lang"):
         raise Invalid("a handler needs a language: lang, or method in the URL's query")
     return Handler(token_hex(8), tenant, type, **{"body": "", **parts}, dt=now)
+
+
+def _with_limit(type: str, most: int, text: str) -> str:
+    left = {name: limit for name, limit in {**_sizes_in(text), type: most}.items() if limit}
+    return msgspec.json.encode(left).decode() if left else ""
+
+
+def _sizes_in(text: str) -> Sizes:
+    return _sizes.decode(text) if text else {}
 
 
 def _loaded(text: str) -> Versions:

@@ -17,6 +17,7 @@ from hipq.daemon.http.reply import Reply, added, refusal
 from hipq.daemon.http.request import kind_of
 from hipq.daemon.job_factory import PLAIN, Options
 from hipq.daemon.tenancy.tenants import Known, is_jobtype_name
+from hipq.daemon.tenancy.tokens import Role
 from hipq.daemon.written import SMALL
 from hipq.errors import HipqError, Invalid
 from hipq.job.windows import ALWAYS
@@ -64,7 +65,11 @@ class Adding:
         self._once = once
         self._route = route
         """The route that requests on the short way are counted as."""
-        self._most = min(api.limits.body, SMALL)
+
+    @property
+    def _most(self) -> int:
+        """Bytes that a body on the short way may have."""
+        return min(self._api.limits.body, SMALL)
 
     def _put(self, tenant: str, wanted: Wanted, size: int, done: Done) -> None:
         """Write jobs that were let in to the journal. `done` must begin with `_settle`. If this raises, `done` is never
@@ -160,7 +165,9 @@ class Adding:
         tenant, jobtype = parts[1].decode("latin-1"), parts[3].decode("latin-1")
         known = self._api.service.tenants.latest  # before the look: it may be another one behind it
         caller = self._door.quickly(said.get(b"authorization", b""))
-        if caller is None or not self._door.may_act_for(caller, tenant) or not is_jobtype_name(jobtype):
+        if caller is None or Role.POST not in caller.roles or not self._door.may_act_for(caller, tenant):
+            return None
+        if not is_jobtype_name(jobtype):
             return None
         return Head(tenant, jobtype, kind_of(said), known)
 

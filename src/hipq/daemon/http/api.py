@@ -21,8 +21,19 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.routing import Route as Found
 from starlette.routing import Router
 
-from hipq.daemon.http import docs_page, openapi, routes_about, routes_handlers, routes_jobs
+from hipq.daemon.http import (
+    docs_page,
+    openapi,
+    routes_about,
+    routes_bulk,
+    routes_cron,
+    routes_handlers,
+    routes_jobs,
+    routes_operators,
+    routes_secrets,
+)
 from hipq.daemon.http.add import Adding
+from hipq.daemon.http.connections import Connections
 from hipq.daemon.http.idempotency import Once
 from hipq.daemon.http.metrics import Counts, Seldom
 from hipq.daemon.http.not_stored_yet import found
@@ -33,15 +44,20 @@ from hipq.daemon.http.stream import Stream
 from hipq.daemon.tenancy.authenticator import Authenticator
 from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
 from hipq.daemon.tenancy.quotas import Gate
+from hipq.observe.auditing import record
 from hipq.observe.logs import LogLine
 
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon
     from hipq.daemon.http.operators import OperatorsDashboard
-    from hipq.daemon.tenancy.tenants import Caller
+    from hipq.daemon.tenancy.tokens import Caller
     from hipq.observe.prometheus import Collector
 
-ROUTES: Final[tuple[Route, ...]] = (*routes_jobs.ROUTES, *routes_handlers.ROUTES, *routes_about.ROUTES)
+ROUTES: Final[tuple[Route, ...]] = (
+    *routes_jobs.ROUTES, *routes_bulk.ROUTES, *routes_handlers.ROUTES, *routes_secrets.ROUTES, *routes_cron.ROUTES,
+    *routes_operators.ROUTES,
+    *routes_about.ROUTES,
+)  # fmt: skip
 """All routes there are: one table, from which they are served and described."""
 ADD: Final = routes_jobs.ROUTES[0]
 """The route that most requests are for."""
@@ -51,23 +67,31 @@ WRONG_HOST: Final = (
 )
 _LOOPBACK: Final = re.compile(rb"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])\.?(:[0-9]{1,5})?", re.IGNORECASE)
 
+REFUSED_SECONDS: Final = 60.0
+REFUSED: Final = 10_000
+"""Refusals that are remembered."""
+
 _log = logging.getLogger("hipq")
 
 
-def app(service: Daemon, *, tokens: bool = True, limits: Limits | None = None) -> Api:
+def app(
+    service: Daemon, *, tokens: bool = True, limits: Limits | None = None, connections: Connections | None = None
+) -> Api:  # fmt: skip
     """The front of a daemon. With `tokens=False` whoever can connect may do everything, for every tenant."""
-    return Api(service, tokens, limits or Limits())
+    return Api(service, tokens, limits or Limits(), connections)
 
 
 class Api:
-    def __init__(self, service: Daemon, tokens: bool, limits: Limits) -> None:
+    def __init__(
+        self, service: Daemon, tokens: bool, limits: Limits, connections: Connections | None = None
+    ) -> None:  # fmt: skip
         self.service = service
         self.jobs = service.jobs
         self.handlers = service.handlers
-        self.limits = limits
-        self.held = Shared(limits.held, limits.share, "too many bodies are in memory")
+        self.use(limits)
         self.readers = Shared(limits.readers, limits.share, "too many follow events or wait for results")
         self.counts = Counts()
+        self.connections = connections or Connections()
         self.turns = FairSemaphore(service.store.at_once)
         self.stopping = asyncio.Event()
         self._tokens = tokens
@@ -78,12 +102,19 @@ class Api:
         self.gate = Gate(service.tenants, service.backlog, service.ended)
         (queue,) = service.app.queues
         self.adding = Adding(self, self._door, Once(service.store, queue.number, service.app.added), ADD)
-        paths = dict.fromkeys(route.pattern for route in ROUTES)
+        paths = dict.fromkeys(route.pattern for route in sorted(ROUTES, key=_may_be_another))
         self._router = Router(
             [Found(pattern, _Path(self, pattern)) for pattern in paths], redirect_slashes=False, lifespan=self._lifespan
         )  # fmt: skip
         self._router.default = self._nothing
         self._told = 0.0
+        self._refused: dict[tuple[str, str], float] = {}
+        """When the audit log was told last that a token has no role for an action."""
+
+    def use(self, limits: Limits) -> None:
+        """These count for requests from now on."""
+        self.limits = limits
+        self.held = Shared(limits.held, limits.share, "too many bodies are in memory")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._router(scope, receive, send)
@@ -97,7 +128,7 @@ class Api:
         """What jobs do here, from the first look on: until somebody looks, it costs nothing."""
         from hipq.observe.prometheus import Collector
 
-        return Collector(self.service.app, database=False)  # of its types, which are its tenants', it knows none
+        return Collector(self.service.app, tenants=self.counts.tenants)
 
     @cached_property
     def page(self) -> Reply:
@@ -136,8 +167,13 @@ class Api:
                 self.gate.request(tenant)
             call = Call(self, route, caller, params, headers, scope["query_string"], receive)
             reply = await found(call, self.service.accepted)
+            if call.is_change and isinstance(reply, Reply) and reply.status < 400:
+                await self._audit(call.caller, route, scope, call.details)
         except ClientGone:
             return
+        except NoRole as error:
+            await self._audit_refusal(error, route, scope)
+            reply = self.refused(route, error)
         except Exception as error:
             reply = self.refused(route, error)
         finally:
@@ -168,10 +204,32 @@ class Api:
         if caller is None:
             text = "this needs a token that is good: Authorization: Bearer TOKEN"
             raise HttpError(401, text, ((b"www-authenticate", b"Bearer"),))
-        allowed = caller.is_admin if route.who == "admin" else self._door.may_act_for(caller, tenant)
+        allowed = caller.is_operator if route.who == "operator" else self._door.may_act_for(caller, tenant)
         if not allowed and route.who != "caller":
-            raise HttpError(404, NOTHING)
+            raise HttpError(404, NOTHING)  # before its roles are looked at: nobody can tell what is another tenant's
+        if route.roles and caller.roles.isdisjoint(route.roles):
+            raise NoRole(caller, route)
         return caller
+
+    # -- what is to be found in the audit log -----------------------------------------------------------------------
+    async def _audit(self, caller: Caller | None, route: Route, scope: Scope, details: Mapping[str, Any]) -> None:
+        assert caller is not None
+        role = " or ".join(sorted(caller.roles & set(route.roles)))
+        client, store = scope.get("client"), self.service.store
+        address, who, path = client[0] if client else "", caller.name, scope["path"]
+        await self.turns.call(
+            caller.tenant, lambda: record(store, "api", who, role, address, route.action, path, details)
+        )
+
+    async def _audit_refusal(self, error: NoRole, route: Route, scope: Scope) -> None:
+        """Once a minute for each token and action: whoever goes on trying is not to fill the database."""
+        tried, now = (error.caller.token.id, route.action), time.monotonic()
+        if not route.is_change or now - self._refused.get(tried, -1e9) < REFUSED_SECONDS:
+            return
+        if len(self._refused) > REFUSED:
+            self._refused.clear()
+        self._refused[tried] = now
+        await self._audit(error.caller, route, scope, {"refused": str(error)})
 
     def strange(self, headers: Mapping[bytes, bytes]) -> str:
         """Why this is not taken from whoever can connect, where there are no tokens; "" if it is."""
@@ -239,13 +297,26 @@ class Api:
         self.stop()
 
 
+def _may_be_another(route: Route) -> tuple[bool, bool]:
+    """A path goes before another that may match what it matches: no tenant, and no job's id, is one of its words."""
+    return "{client}" in route.path, "{id}" in route.path
+
+
+class NoRole(HttpError):
+    """Whoever calls has a token that is good, and not for this."""
+
+    def __init__(self, caller: Caller, route: Route) -> None:
+        super().__init__(403, f"this takes a token with the role {' or '.join(route.roles)}")
+        self.caller = caller
+
+
 class _Path:
     """The routes of one path, by method."""
 
     def __init__(self, api: Api, pattern: str) -> None:
         self._api, self._pattern = api, pattern
         self._routes = {route.method: route for route in ROUTES if route.pattern == pattern}
-        if "GET" in self._routes and not pattern.endswith("/events"):  # whose head would never end
+        if "GET" in self._routes and not pattern.endswith(("/events", "/output")):  # whose head would never end
             self._routes["HEAD"] = self._routes["GET"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

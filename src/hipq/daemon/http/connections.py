@@ -21,23 +21,29 @@ class Connections:
     """Those that are open now."""
 
     def __init__(self, most: int = MOST, each: int = 0) -> None:
+        self.allow(most, each)
+        self.leaving = False
+        """The daemon is to stop: with each reply its connection ends, so that nobody sends a request on it any more."""
+        self._by_address: Counter[str] = Counter()
+        self.now = 0
+
+    def allow(self, most: int, each: int = 0) -> None:
+        """So many from now on; those that are open stay."""
         self.most = most
         self.each = each or max(1, most // SHARE)
-        self._by_address: Counter[str] = Counter()
-        self._all = 0
 
     def enter(self, address: str) -> str:
         """One more from there; if there are too many of them, a sentence that says so. It counts until it leaves."""
-        self._all += 1
+        self.now += 1
         self._by_address[address] += 1
-        if self._all > self.most:
+        if self.now > self.most:
             return f"there are {self.most} connections already; try again"
         if address and self._by_address[address] > self.each:
             return f"there are {self.each} connections from this address already; try again"
         return ""
 
     def leave(self, address: str) -> None:
-        self._all -= 1
+        self.now -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]

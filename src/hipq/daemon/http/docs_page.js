@@ -28,11 +28,11 @@ async function whose() {
     const reply = await ask("/v1/whoami", {headers: {}});
     const said = await reply.json();
     if (!reply.ok) return show(output, reply.status === 401 ? "This daemon does not know this token." : said.error, false);
-    show(output, said.admin ? "This is an admin's token." : `This is a token of ${said.tenant}.`, true);
+    show(output, said.tenant === null ? "This is an operator's token." : `This is a token of ${said.tenant}.`, true);
     const before = tenant;
     tenant = said.tenant || "";
     for (const field of document.querySelectorAll("[name=client]")) {
-      if (field.value === before) field.value = tenant;  // else somebody has entered another tenant, as an admin may
+      if (field.value === before) field.value = tenant;  // else somebody has entered another tenant, as an operator may
     }
   } catch (error) {
     show(output, `The token cannot be checked: ${error.message}`, false);

@@ -25,7 +25,7 @@ _ABOUT: Final = (
 )
 _TOKEN: Final = (
     '<form id="login"><label for="token">Token</label> <input id="token" type="password" autocomplete="off" '
-    'placeholder="hipq tenant token NAME makes one"> <button>Use</button> <output></output></form>'
+    'placeholder="hipq token create makes one"> <button>Use</button> <output></output></form>'
 )
 
 

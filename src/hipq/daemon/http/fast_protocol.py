@@ -186,7 +186,7 @@ class AtOnceProtocol(BoundedProtocol):
         headers = self.server_state.default_headers
         if headers is not self._headers:  # once a second: there is a date in them
             self._headers, self._lines = headers, b"".join([b"%b: %b\r\n" % header for header in headers])
-        if taken.keep_alive:
+        if taken.keep_alive and not self.open_now.leaving:
             self.transport.write(reply.text(self._lines))
         else:
             self.transport.write(reply.text(self._lines + b"connection: close\r\n"))

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from hipq.job.fault import Fault
+from hipq.job.meta import to_show
 from hipq.job.model import Brief, Row
 from hipq.job.states import NONE
 from hipq.job.view import Job
@@ -28,6 +29,11 @@ MAYBE_MOMENT: Final = {"type": ["string", "null"], "format": "date-time"}
 def typed(properties: Schema, *more: str) -> dict[str, Any]:
     """An object that has all of these properties, and perhaps those `more` of them."""
     return {"type": "object", "required": [name for name in properties if name not in more], "properties": properties}
+
+
+def named(name: str, schema: Schema) -> dict[str, Any]:
+    """A schema with a name of its own in the description, where whatever has it refers to it."""
+    return {"title": name, **schema}
 
 
 def array(items: Schema) -> dict[str, Any]:
@@ -55,18 +61,19 @@ _BRIEF: Final[Mapping[str, tuple[Schema, Callable[[Brief], Any]]]] = {
     "time_windows": (array({"type": "object"}), lambda row: Job[Any](row).time_windows),
 }
 """What a list says of a job: the schema of each property, and where it is in a row."""
-JOB: Final = typed({name: schema for name, (schema, _) in _BRIEF.items()})
-WHOLE: Final = typed(
+JOB: Final = named("Job", typed({name: schema for name, (schema, _) in _BRIEF.items()}))
+WHOLE: Final = named("WholeJob", typed(
     {**JOB["properties"], "payload": TEXT, "payload_base64": TEXT, "result": MAYBE_TEXT, "result_base64": TEXT,
-     "deadline": MAYBE_MOMENT, "then": MAYBE_TEXT, "history": array(typed({"at": MOMENT, "event": TEXT}))},
+     "deadline": MAYBE_MOMENT, "then": MAYBE_TEXT, "parent": MAYBE_TEXT,
+     "history": array(typed({"at": MOMENT, "event": TEXT}))},
     "payload", "payload_base64", "result", "result_base64",
-)  # fmt: skip
-SEED: Final = typed(
+))  # fmt: skip
+SEED: Final = named("SeedJob", typed(
     {"id": TEXT, "type": TEXT, "dt": MOMENT, "lock": TEXT, "data": MAYBE_TEXT, "data_base64": TEXT,
      "create_dt": MOMENT, "done_dt": MAYBE_MOMENT},
     "data_base64",
-)  # fmt: skip
-AS_IT_IS: Final = typed({"state": TEXT, "phase": TEXT})
+))  # fmt: skip
+AS_IT_IS: Final = named("Accepted", typed({"state": TEXT, "phase": TEXT}))
 """What is said of a job that has not ended, or is not stored yet."""
 
 
@@ -83,6 +90,7 @@ def whole(row: Row, jobs: Jobs) -> dict[str, Any]:
         **in_json("result", jobs.result(row) if row.result else None),
         "deadline": to_datetime(row.deadline) if row.deadline else None,
         "then": job.then,
+        "parent": str(parent) if (parent := to_show(row.meta).parent) else None,
         "history": job.history,
     }
 

@@ -42,14 +42,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     then: Annotated[str, Meta(extra_json_schema={"pattern": f"^$|{TYPE['pattern']}"})] = ""
 
     def bytes(self) -> bytes:
-        given = [value for value in (self.data, self.payload, self.payload_base64) if value is not msgspec.UNSET]
-        if len(given) > 1:
-            raise Invalid("a job has one of data, payload and payload_base64, not several")
-        if isinstance(self.payload, str):
-            return self.payload.encode()
-        if isinstance(self.payload_base64, str):
-            return _bytes(self.payload_base64)
-        return compact(self.data) if given else b""
+        return payload_of(self) or b""
 
     def options(self) -> Options:
         if self.at is not None and self.delay:
@@ -57,9 +50,9 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
         return Options(
             key=names.key(self.key) if self.key else "",
             at=read_moment(self.at) if self.at is not None else 0,
-            delay=_within("delay", self.delay),
+            delay=within("delay", self.delay),
             priority=names.priority(self.priority),
-            timeout=_within("timeout", self.timeout),
+            timeout=within("timeout", self.timeout),
             windows=dump(self.windows),
             then=jobtype_name(self.then) if self.then else "",
         )
@@ -73,6 +66,18 @@ def read_windows(text: str) -> str:
         raise Invalid(f"windows is no array of windows: {error}") from None
 
 
+def payload_of(said: Any) -> bytes | None:
+    """What is in the one of `data`, `payload` and `payload_base64` that is given; None if none is."""
+    given = [value for value in (said.data, said.payload, said.payload_base64) if value is not msgspec.UNSET]
+    if len(given) > 1:
+        raise Invalid("a job has one of data, payload and payload_base64, not several")
+    if isinstance(said.payload, str):
+        return said.payload.encode()
+    if isinstance(said.payload_base64, str):
+        return _bytes(said.payload_base64)
+    return compact(said.data) if given else None
+
+
 def _bytes(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
@@ -80,7 +85,7 @@ def _bytes(text: str) -> bytes:
         raise Invalid("payload_base64 is not base64") from None
 
 
-def _within(name: str, value: float) -> float:
+def within(name: str, value: float) -> float:
     if not 0 <= value <= LONGEST:
         raise Invalid(f"{name} must be between 0 seconds and a hundred years")
     return float(value)

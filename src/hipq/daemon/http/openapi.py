@@ -15,11 +15,14 @@ TAGS: Final = {
     "jobs": "Jobs, results and answers",
     "handlers": "Handlers",
     "queues": "Queues and events",
+    "cron": "Cron schedules",
+    "operators": "Tenants, tokens and the audit log",
     "about": "The daemon itself",
 }
 _WHY: Final = {
     400: "Something in the request is wrong.",
     401: "There is no token, or it is not good.",
+    403: "The token has no role that opens this.",
     404: "It does not exist, or is another tenant's.",
     408: "The body took too long to come.",
     409: "It is in the way of something else.",
@@ -36,10 +39,12 @@ _WHY: Final = {
 
 def document(routes: Sequence[Route]) -> bytes:
     """OpenAPI 3.1."""
+    from hipq.daemon.http import routes_cron, routes_operators
     from hipq.daemon.http.new_job import NewJob
-    from hipq.daemon.http.routes_handlers import NewHandler
+    from hipq.daemon.http.routes_handlers import HandlerTest, NewHandler
 
-    _, schemas = msgspec.json.schema_components([NewJob, NewHandler], ref_template="#/components/schemas/{name}")
+    models = [NewJob, NewHandler, HandlerTest, *routes_operators.MODELS, *routes_cron.MODELS]
+    _, schemas = msgspec.json.schema_components(models, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
         for one in schema.get("properties", {}).values():
             if one.get("default") == "":
@@ -53,12 +58,26 @@ def document(routes: Sequence[Route]) -> bytes:
         "info": {"title": "hipq", "version": __version__, "description": "A durable job queue over HTTP."},
         "security": [{"token": []}],
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
-        "paths": paths,
+        "paths": _referring(paths, schemas),
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {**schemas, "Error": error},
         },
     })  # fmt: skip
+
+
+def _referring(node: Any, schemas: dict[str, Any]) -> Any:
+    """The same, with references in the place of schemas that have a title, which are among the `schemas` then."""
+    if isinstance(node, list):
+        return [_referring(one, schemas) for one in node]
+    if not isinstance(node, dict):
+        return node
+    inside = {name: _referring(one, schemas) for name, one in node.items()}
+    title = node.get("title")
+    if not isinstance(title, str):
+        return inside
+    schemas[title] = inside
+    return {"$ref": f"#/components/schemas/{title}"}
 
 
 def operation(route: Route) -> dict[str, Any]:
@@ -80,8 +99,9 @@ def operation(route: Route) -> dict[str, Any]:
         ],
         "responses": responses,
     }
-    if rest:
-        found["description"] = rest
+    needs = f"Takes a token with the role {' or '.join(route.roles)}." if route.roles else ""
+    if rest or needs:
+        found["description"] = " ".join(filter(None, (rest, needs)))
     if route.who == "anybody":
         found["security"] = []
     if route.accepts:

@@ -1,4 +1,4 @@
-"""The dashboard at `/` of a daemon, for its operators: who has an admin's token logs in with it.
+"""The dashboard at `/` of a daemon, for its operators: who has a token of theirs logs in with it.
 
 It is put together when somebody first asks for something that is no route of the daemon.
 """
@@ -6,12 +6,13 @@ It is put together when somebody first asks for something that is no route of th
 from __future__ import annotations
 
 from contextlib import suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from hipq.daemon.dashboard.pages import pages_of
+from hipq.daemon.tenancy.tokens import Role as TokenRole
 from hipq.dashboard.application import Dashboard
 from hipq.dashboard.gate import Gate
+from hipq.dashboard.session import Sessions
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role, Visit, Visitor
 from hipq.errors import StoreUnavailable
@@ -19,23 +20,25 @@ from hipq.errors import StoreUnavailable
 if TYPE_CHECKING:
     from hipq.daemon.http.api import Api
     from hipq.daemon.tenancy.authenticator import Authenticator
-    from hipq.daemon.tenancy.tenants import Caller, Tenants
+    from hipq.daemon.tenancy.tenants import Tenants
+    from hipq.daemon.tenancy.tokens import Caller
 
 
-class AdminTokens:
-    """The admins' tokens as they were looked up last: a revoked one opens nothing. A tenant's is none of them."""
+class OperatorTokens:
+    """The operators' tokens as they were looked up last: one that was revoked or has expired opens nothing. A tenant's
+    is none of them: the dashboard shows what all tenants have."""
 
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
 
     def visitor(self, token: str) -> Visitor | None:
-        found = self._tenants.latest.callers.get(sha256(token.encode("utf-8", "surrogatepass")).digest())
-        return _visitor(found) if found is not None and found.is_admin else None
+        found = self._tenants.caller(token.encode("utf-8", "surrogatepass"))
+        return visitor_of(found) if found is not None else None
 
     def named(self, name: str) -> tuple[Visitor, bytes] | None:
         for caller in self._tenants.latest.callers.values():
-            if caller.is_admin and _visitor(caller).name == name:
-                return _visitor(caller), caller.digest
+            if caller.name == name and caller.is_good and (visitor := visitor_of(caller)):
+                return visitor, caller.digest
         return None
 
 
@@ -44,7 +47,8 @@ class OperatorsDashboard(Dashboard):
 
     def __init__(self, api: Api, door: Authenticator, *, tokens: bool) -> None:
         self._api, self._door = api, door
-        gate = Gate(AdminTokens(api.service.tenants)) if tokens else Gate(is_hosted=True)
+        known = OperatorTokens(api.service.tenants) if tokens else None
+        gate = Gate(known, Sessions.of_environment(), is_hosted=not tokens)
         site = Site([api.service.app], gate=gate, more=pages_of(api.service))
         super().__init__(site, None if tokens else self._anybody)
 
@@ -61,5 +65,11 @@ class OperatorsDashboard(Dashboard):
         return Visitor("anybody", Role.ADMIN) if self._api.is_for_loopback(dict(scope["headers"])) else None
 
 
-def _visitor(caller: Caller) -> Visitor:
-    return Visitor(f"token {caller.token}", Role.ADMIN)
+def visitor_of(caller: Caller) -> Visitor | None:
+    """What an operator's token may do in the dashboard; None: nothing."""
+    if not caller.is_operator:
+        return None
+    for role, seen in ((TokenRole.ADMIN, Role.ADMIN), (TokenRole.OPERATE, Role.OPERATE), (TokenRole.READ, Role.VIEW)):
+        if role in caller.roles:
+            return Visitor(caller.name, seen)
+    return None

@@ -185,6 +185,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not None:
             self._cycles = [*(one for one in self._cycles if not one.response_complete), self.cycle]
+            self.cycle.keep_alive = self.cycle.keep_alive and not self.open_now.leaving
         if self.cycle is not None and self.scope["method"] != "HEAD":  # whose body is never written
             self.cycle.transport = OneWrite(self.transport)  # type: ignore[assignment]
 

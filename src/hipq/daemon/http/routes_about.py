@@ -6,11 +6,12 @@ from typing import Final
 
 from hipq.daemon.census import COUNTS
 from hipq.daemon.http import metrics
-from hipq.daemon.http.job_json import MAYBE_TEXT, TEXT, array, typed
+from hipq.daemon.http.job_json import MAYBE_MOMENT, MAYBE_TEXT, TEXT, array, typed
 from hipq.daemon.http.reply import Reply, reply
 from hipq.daemon.http.routes_table import Call, Gives, Route, one_of, text
 from hipq.daemon.http.stream import Stream
 from hipq.daemon.ready import HEALTH, PARTS
+from hipq.daemon.tenancy.tokens import Role, token_json
 from hipq.errors import HipqError
 
 
@@ -29,8 +30,9 @@ async def show_ready(call: Call) -> Reply:
 
 async def whoami(call: Call) -> Reply:
     assert call.caller is not None
-    admin = call.caller.is_admin
-    return reply({"tenant": None if admin else call.caller.tenant, "admin": admin})
+    shown = token_json(call.caller.tenant, call.caller.token)
+    return reply({"tenant": shown["tenant"], "roles": sorted(call.caller.roles), "token": shown["id"],
+                  "name": shown["name"], "expires": shown["expires"]})  # fmt: skip
 
 
 async def queues(call: Call) -> Reply:
@@ -48,13 +50,12 @@ async def events(call: Call) -> Stream:
 
 
 async def show_metrics(call: Call) -> Reply:
+    _ = call.api.collector  # once, and not in one thread while it is made in another
     try:
         usage = await call.api.usage.of(lambda: call.blocking(call.api.jobs.usage))
     except HipqError:
         usage = {}  # the store is away, which is when somebody looks at the other figures
-    jobs = call.api.collector.collect()
-    figures = metrics.page(call.api.counts, call.api.readers.now, usage, call.api.service.health(), jobs)
-    return Reply(200, figures, b"text/plain; version=0.0.4; charset=utf-8")
+    return Reply(200, await call.blocking(metrics.page, call.api, usage), b"text/plain; version=0.0.4; charset=utf-8")
 
 
 async def show_openapi(call: Call) -> Reply:
@@ -71,7 +72,8 @@ _READY: Final = typed({**dict.fromkeys(PARTS, _TRUE), "reasons": array(TEXT)})
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _LANE: Final = typed({"type": TEXT, **dict.fromkeys(COUNTS, _COUNT)})
 _QUEUES: Final = typed({"queues": array(_LANE), "more": _TRUE})
-_WHO: Final = typed({"tenant": MAYBE_TEXT, "admin": _TRUE})
+_WHO: Final = typed({"tenant": MAYBE_TEXT, "roles": array(TEXT), "token": TEXT, "name": MAYBE_TEXT,
+                    "expires": MAYBE_MOMENT})  # fmt: skip
 _OPENAPI: Final = typed({"openapi": TEXT, "info": {"type": "object"}, "paths": {"type": "object"}})
 
 ROUTES: Final = (
@@ -83,10 +85,11 @@ ROUTES: Final = (
           (Gives(200, "Events, until you leave.", TEXT, "text/event-stream"),),
           headers=(text("Last-Event-ID", "The id of the last event that was read: those behind it come first."),),
           tag="queues"),
-    Route("GET", "/v1/whoami", whoami, "Say whose token this is.", (Gives(200, "The tenant.", _WHO),), who="caller",
+    Route("GET", "/v1/whoami", whoami, "Say whose token this is, and what it may do. The tenant of "
+          "an operator's is null.", (Gives(200, "The tenant and the roles.", _WHO),), who="caller",
           tag="about"),
-    Route("GET", "/metrics", show_metrics, "Get figures for Prometheus. This needs an admin's token.",
-          (Gives(200, "The figures.", TEXT, "text/plain"),), who="admin", tag="about"),
+    Route("GET", "/metrics", show_metrics, "Get figures for Prometheus, of all tenants.",
+          (Gives(200, "The figures.", TEXT, "text/plain"),), who="operator", role=Role.METRICS, tag="about"),
     Route("GET", "/health", health, "Say whether the daemon is alive, and how it is. 503: it is about to stop.",
           (Gives(200, "How it is.", _STATUS),), who="anybody", tag="about"),
     Route("GET", "/ready", show_ready, "Say whether the daemon accepts jobs, stores them and runs them. 503: it does "

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
+from hipq.daemon.handlers.described import described
 from hipq.daemon.handlers.handlers import PARTS
-from hipq.daemon.http.job_json import MOMENT, TEXT, array, typed
+from hipq.daemon.http.job_json import MOMENT, NUMBER, TEXT, array, in_json, typed
 from hipq.daemon.http.reply import HttpError, Reply, reply
 from hipq.daemon.http.routes_table import Accepts, Call, Gives, Query, Route, flag
 from hipq.daemon.http.strict_json import strict
 from hipq.errors import Invalid
+from hipq.in_thread import in_thread
 from hipq.job import names
-from hipq.job.when import to_datetime
 from hipq.sandbox.handler import LANGUAGES, MOST_SOURCE, Handler
+from hipq.sandbox.policy import Policy
 
 NONE_THERE: Final = "there is no handler for this job type"
 
@@ -37,11 +40,29 @@ class NewHandler(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     """Runs after each batch."""
     waits: bool = False
     """Its status 202 says that a request is out, and the job waits for the answer. Else 202 is ok, like any 2xx."""
+    policy: Policy = Policy()
+    """How it runs: its limits, its variables and secrets, what it may reach."""
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What was given of it."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value}
 
 
-def shown(handler: Handler) -> dict[str, Any]:
-    parts = {name: getattr(handler, name) for name in ("eid", "lang", *PARTS, "waits")}
-    return {"id": handler.id, "type": handler.type, "dt": to_datetime(handler.dt), **parts}
+class HandlerTest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A job that is run once, to see how it ends."""
+
+    handler: NewHandler | None = None
+    """What is to run it; without it, the handler that runs now."""
+    payload: str = ""
+    payload_base64: str = ""
+
+    @property
+    def bytes(self) -> bytes:
+        try:
+            return b64decode(self.payload_base64, validate=True) if self.payload_base64 else self.payload.encode()
+        except ValueError:
+            raise Invalid("payload_base64 is not base64") from None
 
 
 async def set_handler(call: Call) -> Reply:
@@ -58,9 +79,11 @@ async def set_handler(call: Call) -> Reply:
     else:
         given = NewHandler(lang, _source(body))
     given.waits = call.query.get("waits", given.waits)
-    parts = {name: value for name, value in msgspec.structs.asdict(given).items() if value}
-    made = await call.blocking(call.api.handlers.set, call.tenant, call.type, call.api.service.wrong_with, **parts)
-    return reply(shown(made))
+    made = await call.blocking(
+        call.api.handlers.set, call.tenant, call.type, call.api.service.wrong_with, **given.parts
+    )
+    call.details["version"] = made.id
+    return reply(described(made))
 
 
 def _object(body: bytes, lang: str, *, is_json: bool) -> NewHandler:
@@ -95,22 +118,22 @@ async def get_handler(call: Call) -> Reply:
     newest = (await _versions(call))[0]
     if newest.deleted:
         raise HttpError(404, NONE_THERE)
-    return reply(shown(newest))
+    return reply(described(newest))
 
 
 async def list_handlers(call: Call) -> Reply:
     found = await call.blocking(call.api.handlers.list, call.tenant)
-    return reply({"handlers": [shown(one) for one in found]})
+    return reply({"handlers": [described(one) for one in found]})
 
 
 async def list_versions(call: Call) -> Reply:
-    return reply({"versions": [shown(one) for one in await _versions(call)]})
+    return reply({"versions": [described(one) for one in await _versions(call)]})
 
 
 async def get_version(call: Call) -> Reply:
     for one in await _versions(call):
         if one.id == call.params["version"]:
-            return reply(shown(one))
+            return reply(described(one))
     raise HttpError(404, "this handler has no such version")
 
 
@@ -119,7 +142,26 @@ async def restore_version(call: Call) -> Reply:
         found = await call.blocking(call.api.handlers.restore, call.tenant, call.type, call.params["version"])
     except LookupError:
         raise HttpError(404, "this handler has no such version") from None
-    return reply(shown(found))
+    return reply(described(found))
+
+
+async def test_handler(call: Call) -> Reply:
+    """A handler that is not kept runs once; or, without one in the body, the one that runs now."""
+    body = await call.body.read()
+    try:
+        given = msgspec.convert(await call.reading(strict, body), HandlerTest)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"this is no test of a handler: {error}") from None
+    if given.handler is None:
+        handler = (await _versions(call))[0]
+    else:
+        handler = await call.blocking(call.api.handlers.made, call.tenant, call.type, given.handler.parts)
+    report = await in_thread(lambda: call.api.service.tried(handler, given.bytes))
+    jobs = [{"type": jobtype, **in_json("payload", payload)} for jobtype, payload in report.spawned]
+    return reply({
+        "status": report.status, **in_json("data", report.data), "error": report.error, "log": report.log,
+        "crashed": report.crashed, "jobs": jobs, "seconds": round(report.seconds, 6),
+    })  # fmt: skip
 
 
 async def _versions(call: Call) -> list[Handler]:
@@ -131,7 +173,7 @@ async def _versions(call: Call) -> list[Handler]:
 
 HANDLER: Final = typed(
     {"id": TEXT, "type": TEXT, "dt": MOMENT, "lang": {"type": "string", "enum": list(LANGUAGES)}, "eid": TEXT,
-     **dict.fromkeys(PARTS, TEXT), "waits": {"type": "boolean"}}
+     **dict.fromkeys(PARTS, TEXT), "waits": {"type": "boolean"}, "policy": {"$ref": "#/components/schemas/Policy"}}
 )  # fmt: skip
 _SET: Final = (
     "Set the handler of a job type. The body is its source, and method is its language; or it is JSON with eid, lang, "
@@ -160,6 +202,13 @@ _PURGE: Final = (flag("purge", "true: its versions are not kept, and take no roo
 _GET: Final = "Get the handler of a job type: the version that runs."
 
 
+_TESTED: Final = typed(
+    {"status": NUMBER, "data": TEXT, "data_base64": TEXT, "error": TEXT, "log": TEXT, "crashed": {"type": "boolean"},
+     "jobs": array(typed({"type": TEXT, "payload": TEXT, "payload_base64": TEXT}, "payload", "payload_base64")),
+     "seconds": {"type": "number"}}, "data", "data_base64",
+)  # fmt: skip
+
+
 def _several(name: str) -> tuple[Gives, ...]:
     return (Gives(200, "The handlers.", typed({name: array(HANDLER)})),)
 
@@ -175,6 +224,10 @@ ROUTES: Final = (
     Route("PUT", "/v1/{client}/handlers/{type}", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="handlers"),
     Route("GET", "/v1/{client}/handlers/{type}", get_handler, _GET, _ONE, tag="handlers"),
     Route("DELETE", "/v1/{client}/handlers/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="handlers"),
+    Route("POST", "/v1/{client}/handlers/{type}/test", test_handler,
+          "Run a handler once, for a minute at most, with a payload. Nothing is kept: neither the handler, nor what "
+          "comes of it. What it asks of other services, it does.", (Gives(200, "How it ended.", _TESTED),),
+          Accepts({"application/json": {"$ref": "#/components/schemas/HandlerTest"}}), tag="handlers", refuses=(429,)),
     Route("GET", "/v1/{client}/handlers/{type}/versions", list_versions,
           "List the versions of a handler that are kept, newest first.", _several("versions"), tag="handlers"),
     Route("POST", "/v1/{client}/handlers/{type}/versions/{version}", restore_version,

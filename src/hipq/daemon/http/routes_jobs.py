@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from hipq.daemon.http.routes_table import (
     text,
     when,
 )
+from hipq.daemon.http.stream import Stream
 from hipq.daemon.http.strict_json import strict
 from hipq.daemon.jobs import Page
 from hipq.errors import Invalid
@@ -86,6 +88,18 @@ async def get_job(call: Call) -> Reply:
     return reply(await call.blocking(look))
 
 
+async def output(call: Call) -> Stream:
+    await call.body.read()  # there is none, but who goes away is noticed only behind it
+    row = await call.blocking(call.api.jobs.get, call.tenant, call.id)
+    look = partial(call.blocking, call.api.jobs.seen_again)
+    service = call.api.service
+    return call.api.stream(service.output.follow(row, look, service.engine.in_flight), call)
+
+
+async def children(call: Call) -> Reply:
+    return _page_of("jobs", await call.blocking(call.api.jobs.children, call.tenant, call.id, **call.query))
+
+
 async def why(call: Call) -> Reply:
     return reply(await call.blocking(call.api.jobs.why, call.tenant, call.id))
 
@@ -125,6 +139,7 @@ class Cancel(msgspec.Struct, forbid_unknown_fields=True):
 # -- changing --------------------------------------------------------------------------------------------------------
 async def cancel(call: Call) -> Reply:
     reason = call.query.get("reason") or await _said_reason(call)
+    call.details["reason"] = reason
     row = await call.blocking(call.api.jobs.cancel, call.tenant, call.id, reason)
     return reply(brief(row))
 
@@ -241,11 +256,21 @@ ROUTES: Final = (
         (Gives(200, "What keeps it.", _WHY), _ACCEPTED),
     ),
     Route(
+        "GET", "/v1/{client}/jobs/{id}/children", children, "List the jobs that the handler of a job has added.",
+        (Gives(200, "A page of jobs.", _page("jobs")), _ACCEPTED), query=(AFTER, LIMIT),
+    ),
+    Route(
         "GET", "/v1/{client}/jobs/{id}/result", result,
         "Get the result of a job. X-Hipq-Code and X-Hipq-Exitcode say how it ended.",
         (Gives(200, "The result, as the handler gave it.", OCTETS, "application/octet-stream"),
          Gives(202, "It is not final yet.", AS_IT_IS)),
         query=(seconds("wait", "Seconds to wait for it.", 60),),
+    ),
+    Route(
+        "GET", "/v1/{client}/jobs/{id}/output", output,
+        "Follow what a job's handler prints, as server-sent events: what its runs have printed until now, what it "
+        "prints while it runs, and how it ended. Of a run at another daemon it is told when that has ended.",
+        (Gives(200, "Events, until the job ends or you leave.", None, "text/event-stream"), _ACCEPTED),
     ),
     Route(
         "POST", "/v1/{client}/answers/{type}/{key}", answer, "Bring the answer to the job that has this key.",

@@ -12,6 +12,7 @@ from hipq.daemon.http.job_json import Schema
 from hipq.daemon.http.reply import HttpError
 from hipq.daemon.http.request import LARGE, Body, Receive, kind_of, queried
 from hipq.daemon.tenancy.tenants import jobtype_name
+from hipq.daemon.tenancy.tokens import Role
 from hipq.errors import Invalid, NotFound, shown
 from hipq.job import names
 from hipq.job.when import LATEST, SECOND, moment
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from hipq.daemon.http.api import Api
     from hipq.daemon.http.reply import Reply
     from hipq.daemon.http.stream import Stream
-    from hipq.daemon.tenancy.tenants import Caller
+    from hipq.daemon.tenancy.tokens import Caller
 
-Who = Literal["anybody", "caller", "tenant", "admin"]
+Who = Literal["anybody", "caller", "tenant", "operator"]
 
 ID_LIMIT: Final = (1 << 63) - 1
 _ID: Final = re.compile("[1-9][0-9]{0,18}")
@@ -111,8 +112,13 @@ TYPE: Final = {"type": "string", "pattern": "^(?!\\.+$)[A-Za-z0-9_.\\-]{1,200}$"
 PATH: Final[Mapping[str, tuple[str, Schema]]] = {
     "client": ("The tenant.", {"type": "string", "pattern": "^(?!\\.)[A-Za-z0-9_.]{1,60}$"}),
     "type": ("The job type.", TYPE),
+    "tenant": ("The tenant.", {"type": "string", "pattern": "^(?!\\.)[A-Za-z0-9_.]{1,60}$"}),
+    "token": ("The id of a token.", {"type": "string", "pattern": "^[0-9a-f]{1,40}$"}),
+    "name": ("The name of a schedule.", TYPE),
     "id": ("The id of a job.", {"type": "string", "pattern": "^[1-9][0-9]{0,18}$"}),
     "version": ("The id of a version.", {"type": "string", "pattern": "^[0-9a-f]{1,40}$"}),
+    "secret": ("The name of a secret.", {"type": "string", "pattern": "^(?!HIPQ_)[A-Za-z_][A-Za-z0-9_]{0,99}$"}),
+    "signing_key": ("The id of a key.", {"type": "string", "pattern": "^[0-9a-f]{1,40}$"}),
     "key": ("The key of a job.", {"type": "string", "minLength": 1, "maxLength": names.KEY_LIMIT}),
 }
 
@@ -149,6 +155,34 @@ class Route(NamedTuple):
     """Statuses of its own, beside those that every route may have."""
     adds: bool = False
     """What it adds counts for the tenant's quotas, and not that it was asked."""
+    role: Role | None = None
+    """The one role that opens it, if that does not follow from the rest."""
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles of which a token must have one; none: every token will do, or the caller needs none."""
+        if self.who in ("anybody", "caller"):
+            return ()
+        if self.role or self.who == "operator":
+            return (self.role or Role.ADMIN,)
+        if self.adds:
+            return (Role.POST,)
+        if self.tag == "handlers":
+            return (Role.READ, Role.DEPLOY) if self.method == "GET" else (Role.DEPLOY,)
+        return (Role.READ,) if self.method == "GET" else (Role.OPERATE,)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether who did this is to be found in the audit log: all that is not reading, nor adding jobs."""
+        return self.method != "GET" and not self.adds
+
+    @property
+    def action(self) -> str:
+        """What it does, in the words of its path: "job cancel" for one, "jobs cancel" for many, "handlers (put)"."""
+        words = " ".join(re.findall(r"/(\w+)", self.path.removeprefix("/v1")))
+        if "{id}" in self.path:
+            words = words.replace("jobs", "job", 1)
+        return words if self.method == "POST" else f"{words} ({self.method.lower()})"
 
     @property
     def pattern(self) -> str:
@@ -166,6 +200,7 @@ class Route(NamedTuple):
     def refusals(self) -> list[int]:
         """The statuses of replies that are not what was wanted."""
         known = {400, 408, 413, 415, 431, 503, *self.refuses} | (set() if self.who == "anybody" else {401, 404})
+        known |= {403} if self.roles else set()
         return sorted(known - {one.status for one in self.gives})
 
 
@@ -200,6 +235,9 @@ class Call:
         self.query = read_query(route, query)  # what is wrong with it is said before the body is read
         self.receive = receive
         self.body = Body(receive, api.limits, api.held, self.tenant)
+        self.is_change = route.is_change
+        self.details: dict[str, Any] = {}
+        """What the audit log is to have of a change, beside who did it where. No payload, and no secret."""
 
     def header(self, name: bytes, most: int = 200) -> str:
         """A header as text one can print; "" if it is not there."""
@@ -229,7 +267,8 @@ def check_params(params: Mapping[str, str]) -> None:
     job_id = params.get("id")
     if job_id is not None and (not _ID.fullmatch(job_id) or int(job_id) > ID_LIMIT):
         raise NotFound("there is no such job")
-    if "type" in params:
-        jobtype_name(params["type"])
+    for name in ("type", "name"):
+        if name in params:
+            jobtype_name(params[name])
     if "key" in params:
         names.key(params["key"])

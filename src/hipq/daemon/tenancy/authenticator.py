@@ -8,15 +8,14 @@ has changed; while the store is away, the tokens that were good last are good st
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
-from hashlib import sha256
 from typing import Any, Final
 
 from anyio import CapacityLimiter, to_thread
 
-from hipq.daemon.tenancy.tenants import ADMIN, Caller, Known, Tenants, is_tenant_name
+from hipq.daemon.tenancy.tenants import Known, Tenants, is_tenant_name
+from hipq.daemon.tenancy.tokens import ALL_TENANTS, Caller, Role, Token
 from hipq.errors import HipqError, StoreUnavailable
 
 LOOKUP_SECONDS: Final = 0.5
@@ -37,7 +36,7 @@ class Authenticator:
     def __init__(self, tenants: Tenants, *, tokens: bool = True) -> None:
         self._tenants = tenants
         self._tokens = tokens
-        self._anybody = Caller(ADMIN, "", b"")
+        self._anybody = Caller(ALL_TENANTS, Token("", "", 0, "anybody"), b"", frozenset(Role))
         self._looking: asyncio.Task[Any] | None = None
         self._began = self._answered = 0.0
         """When the last look began, and when the last one began to which the store replied."""
@@ -79,8 +78,8 @@ class Authenticator:
             await self._look()
 
     def may_act_for(self, caller: Caller, tenant: str) -> bool:
-        """Whether this is its own tenant; an admin's are all there are."""
-        if caller.tenant != ADMIN:
+        """Whether this is its own tenant; an operator's are all there are."""
+        if not caller.is_operator:
             return caller.tenant == tenant
         return tenant in self._tenants.latest.tenants if self._tokens else is_tenant_name(tenant)
 
@@ -91,11 +90,7 @@ class Authenticator:
 
     def _found(self, authorization: bytes) -> Caller | None:
         token = _token(authorization)
-        if token is None:
-            return None
-        digest = sha256(token).digest()
-        found = self._tenants.latest.callers.get(digest)
-        return found if found is not None and hmac.compare_digest(found.digest, digest) else None
+        return self._tenants.caller(token) if token is not None else None
 
     # -- asking the store -------------------------------------------------------------------------------------------
     async def _look(self) -> None:

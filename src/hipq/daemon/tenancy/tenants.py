@@ -1,42 +1,43 @@
 """Who may use a daemon: tenants, their tokens, their weight and their quotas. Kept in the store, shared by its daemons.
 
-A tenant is a note of kind "tenant". Of a token only the SHA-256 is kept: what was shown once is not to be had again.
-The entry "*" is nobody's: its tokens may act for every tenant.
+A tenant is a note of kind "tenant", which has its tokens. The entry "*" is no tenant: its tokens are operators'.
 """
 
 from __future__ import annotations
 
+import builtins
+import hmac
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from hashlib import sha256
-from secrets import token_hex, token_urlsafe
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
 
+from hipq.daemon.tenancy.tokens import ALL_TENANTS, FORGOTTEN, OVERLAP, Caller, Token, new_token, rotated, token_json
+from hipq.daemon.tenancy.uses import TokenUses
 from hipq.errors import Conflict, Invalid, NotFound, shown
 from hipq.job.names import whole
 from hipq.job.when import to_datetime
 from hipq.stores.protocols import Store
 
 KIND: Final = "tenant"
-ADMIN: Final = "*"
 FRESH: Final = 1.0
 """Seconds after which what is known is looked up again: a revoked token is good for no longer than that."""
 TOKENS: Final = 100
 """Tokens one tenant may have."""
 RESERVED: Final = frozenset({
     "v1", "health", "ready", "metrics", "openapi", "openapi.json", "docs", "dashboard", "static", "login", "logout",
-    "callbacks", "favicon.ico", "robots.txt",
+    "callbacks", "favicon.ico", "robots.txt", "tenants", "tokens", "audit", "whoami",
 })  # fmt: skip
 """What stands where a tenant does in a path, and is none."""
 
 _NAME: Final = re.compile(r"(?!\.)[A-Za-z0-9_.]{1,60}")
 _JOBTYPE: Final = re.compile(r"(?!\.+\Z)[A-Za-z0-9_.-]{1,200}")
-_MOST: Final = {"waiting": 10**12, "running": 10**6, "bytes": 10**15, "rate": 10**6, "kept": 10**15, "requests": 10**6}
+MOST: Final = {"waiting": 10**12, "running": 10**6, "bytes": 10**15, "rate": 10**6, "kept": 10**15, "requests": 10**6}
 
 
 class Quotas(msgspec.Struct, frozen=True):
@@ -56,15 +57,6 @@ class Quotas(msgspec.Struct, frozen=True):
     """Other requests in a second, at each daemon: looks, lists, changes, handlers."""
 
 
-class Token(msgspec.Struct, frozen=True):
-    """What is kept of a token."""
-
-    id: str
-    sha256: str
-    made: int
-    note: str = ""
-
-
 class Tenant(msgspec.Struct, frozen=True):
     name: str
     weight: int = 1
@@ -76,19 +68,6 @@ class Tenant(msgspec.Struct, frozen=True):
 
 
 _load: Final = msgspec.json.Decoder(Tenant).decode
-
-
-class Caller(NamedTuple):
-    """Whose token it is."""
-
-    tenant: str
-    """ADMIN = nobody's: it may act for every tenant."""
-    token: str
-    digest: bytes
-
-    @property
-    def is_admin(self) -> bool:
-        return self.tenant == ADMIN
 
 
 class Known(NamedTuple):
@@ -129,7 +108,7 @@ class Tenants:
     """The tenants of a store. Verbs that change them go to the store at once; `known` looks once a second."""
 
     def __init__(self, store: Store, steady: Callable[[], float] = time.monotonic) -> None:
-        self._store = store
+        self.store = store
         self._steady = steady
         self._lock = threading.Lock()
         """Held while the store is asked: an older view must not replace a newer one, without whose tenants their quotas
@@ -140,11 +119,14 @@ class Tenants:
         """The same, as the store has it."""
         self.looked = -1e9
         """When that look began."""
+        self.removed: Set[str] = frozenset()
+        """Tenants that were there once."""
+        self.uses = TokenUses(store)
 
     # -- changing ---------------------------------------------------------------------------------------------------
     def add(self, name: str, *, weight: int = 1, quotas: Quotas | None = None, again: bool = False) -> Tenant:
         """A new tenant, as yet without a token. With `again` one that was removed comes back."""
-        new = _checked(Tenant(tenant_name(name), weight, quotas or Quotas(), (), self._store.now()))
+        new = _checked(Tenant(tenant_name(name), weight, quotas or Quotas(), (), self.store.now()))
 
         def change(before: Tenant | None) -> Tenant:
             if before is not None and not before.removed:
@@ -168,42 +150,58 @@ class Tenants:
 
         return self._change(tenant_name(name), change)
 
-    def token(self, name: str, note: str = "") -> tuple[Token, str]:
-        """A new token of a tenant, or of ADMIN: what is kept of it, and the token itself, which is not."""
-        if len(note) > 200 or not note.isprintable():
-            raise Invalid("a token's note must have at most 200 characters, all of them printable")
-        secret = f"hipq_{token_urlsafe(32)}"  # 256 bits
-        new = Token(token_hex(4), sha256(secret.encode()).hexdigest(), self._store.now(), note)
+    def token(
+        self, tenant: str, name: str = "", roles: Iterable[str] | None = None, expires: int = 0
+    ) -> tuple[Token, str]:
+        """A new token of a tenant, or of ALL_TENANTS: what is kept of it, and the token itself, which is not."""
+        now = self.store.now()
+        new, secret = new_token(tenant, name, roles, now, expires)
 
         def change(before: Tenant | None) -> Tenant:
-            tenant = (before or Tenant(ADMIN, made=new.made)) if name == ADMIN else _there(before, name)
-            if len(tenant.tokens) >= TOKENS:
-                raise Conflict(f"{_called(name)} has {TOKENS} tokens already: revoke those that are not needed")
-            return replace(tenant, tokens=(*tenant.tokens, new))
+            owner = (before or Tenant(ALL_TENANTS, made=now)) if tenant == ALL_TENANTS else _there(before, tenant)
+            kept = [one for one in owner.tokens if not one.expires or one.expires > now - FORGOTTEN]
+            if len(kept) >= TOKENS:
+                raise Conflict(f"{_called(tenant)} has {TOKENS} tokens already: revoke those that are not needed")
+            return replace(owner, tokens=(*kept, new))
 
-        self._change(name, change)
+        self._change(tenant, change)
         return new, secret
 
-    def revoke(self, name: str, token_id: str) -> None:
+    def rotate(self, tenant: str, token_id: str, overlap: float = OVERLAP) -> tuple[Token, str]:
+        """A new token that may do what this one may, which is good for `overlap` seconds more: so nobody is shut out
+        while the new one is brought to where the old one is used."""
+        now, made = self.store.now(), builtins.list[tuple[Token, str]]()
+
+        def change(before: Tenant | None) -> Tenant:
+            owner = _there(before, tenant)
+            old = _one_of(owner, token_id)
+            if old.expires and old.expires <= now:
+                raise Conflict(f"token {token_id} has expired: create another one")
+            older, new, secret = rotated(old, now, overlap)
+            made[:] = [(new, secret)]
+            return replace(owner, tokens=(*(older if one is old else one for one in owner.tokens), new))
+
+        self._change(tenant, change)
+        return made[0]
+
+    def revoke(self, tenant: str, token_id: str) -> None:
         """Its token is good for nothing: here at once, at other daemons within a second."""
 
         def change(before: Tenant | None) -> Tenant:
-            tenant = _there(before, name)
-            left = tuple(token for token in tenant.tokens if token.id != token_id)
-            if len(left) == len(tenant.tokens):
-                raise NotFound(f"{_called(name)} has no token {shown(token_id)}")
-            return replace(tenant, tokens=left)
+            owner = _there(before, tenant)
+            gone = _one_of(owner, token_id)
+            return replace(owner, tokens=tuple(one for one in owner.tokens if one is not gone))
 
-        self._change(name, change)
+        self._change(tenant, change)
 
     def remove(self, name: str) -> Tenant:
         """It is no tenant any more, and has no tokens. Its jobs stay, and those that wait still run."""
-        removed = self._store.now()
+        removed = self.store.now()
         return self._change(tenant_name(name), lambda before: replace(_there(before, name), tokens=(), removed=removed))
 
     def _change(self, name: str, change: Callable[[Tenant | None], Tenant]) -> Tenant:
         with self._lock:
-            text = self._store.change_note(
+            text = self.store.change_note(
                 KIND, name, lambda before: msgspec.json.encode(change(_load(before) if before else None)).decode()
             )
             self.looked = -1e9  # what is known here is not true any more
@@ -212,28 +210,56 @@ class Tenants:
     # -- looking ----------------------------------------------------------------------------------------------------
     def get(self, name: str) -> Tenant:
         """As the store has it now; NotFound."""
-        return _there(_all(self._store.notes(KIND)).get(name), name)
+        return _there(_all(self.store.notes(KIND)).get(name), name)
 
     def list(self) -> list[Tenant]:
-        """All that were not removed, by name; ADMIN is not one."""
-        found = _all(self._store.notes(KIND))
-        return [found[name] for name in sorted(found) if name != ADMIN and not found[name].removed]
+        """All that were not removed, by name; ALL_TENANTS is not one."""
+        found = _all(self.store.notes(KIND))
+        return [found[name] for name in sorted(found) if name != ALL_TENANTS and not found[name].removed]
+
+    def tokens(self, tenant: str = "") -> builtins.list[dict[str, Any]]:
+        """The tokens of a tenant, or all there are, the operators' first: as people see them."""
+        found, uses = _all(self.store.notes(KIND)), self.uses.known()
+        if tenant and tenant != ALL_TENANTS:
+            _there(found.get(tenant), tenant)
+        return [
+            token_json(name, token, uses.get(name, {}).get(token.id, 0))
+            for name in sorted(found) if tenant in ("", name) for token in found[name].tokens
+        ]  # fmt: skip
+
+    def holder(self, token_id: str) -> str:
+        """The tenant that has the token with this id, or ALL_TENANTS; NotFound."""
+        for name, tenant in _all(self.store.notes(KIND)).items():
+            if any(token.id == token_id for token in tenant.tokens):
+                return name
+        raise NotFound(f"there is no token with the id {shown(token_id)}")
 
     def look(self) -> Known:
         """Ask the store."""
         with self._lock:
             began = self._steady()
-            self.texts = self._store.notes(KIND)
+            self.texts = self.store.notes(KIND)
             self.recall(self.texts)
             self.looked = began
             return self.latest
 
     def recall(self, texts: Mapping[str, str]) -> None:
         """These are as the store had them: what counts until it is asked."""
-        there = {name: tenant for name, tenant in _all(texts).items() if not tenant.removed}
-        tokens = [(name, token, bytes.fromhex(token.sha256)) for name in there for token in there[name].tokens]
-        there.pop(ADMIN, None)
-        self.latest = Known(there, {digest: Caller(name, token.id, digest) for name, token, digest in tokens})
+        found = _all(texts)
+        there = {name: tenant for name, tenant in found.items() if not tenant.removed}
+        self.removed = found.keys() - there.keys()
+        callers = [Caller.of(name, token) for name in there for token in there[name].tokens]
+        there.pop(ALL_TENANTS, None)
+        self.latest = Known(there, {caller.digest: caller for caller in callers})
+
+    def caller(self, token: bytes) -> Caller | None:
+        """Whose token this is, as far as is known here; None if it is nobody's, or has expired."""
+        digest = sha256(token).digest()
+        found = self.latest.callers.get(digest)
+        if found is None or not hmac.compare_digest(found.digest, digest) or not found.is_good:
+            return None
+        self.uses.add(found.tenant, found.token.id)
+        return found
 
     @property
     def is_fresh(self) -> bool:
@@ -251,15 +277,13 @@ def described(tenant: Tenant) -> dict[str, Any]:
         "weight": tenant.weight,
         **asdict(tenant.quotas),
         "made": to_datetime(tenant.made),
-        "tokens": [
-            {"id": token.id, "made": to_datetime(token.made), "note": token.note or None} for token in tenant.tokens
-        ],
+        "tokens": len(tenant.tokens),
     }
 
 
 def _checked(tenant: Tenant) -> Tenant:
     whole(tenant.weight, "weight", 1, 1000)
-    for what, most in _MOST.items():
+    for what, most in MOST.items():
         whole(getattr(tenant.quotas, what), what, 0, most)
     return tenant
 
@@ -270,9 +294,16 @@ def _all(texts: Mapping[str, str]) -> dict[str, Tenant]:
 
 def _there(tenant: Tenant | None, name: str) -> Tenant:
     if tenant is None or tenant.removed:
-        raise NotFound(f"there is no {_called(name)}" if name == ADMIN else f"there is no tenant {shown(name)}")
+        raise NotFound(f"there is no {_called(name)}" if name == ALL_TENANTS else f"there is no tenant {shown(name)}")
     return tenant
 
 
+def _one_of(tenant: Tenant, token_id: str) -> Token:
+    for token in tenant.tokens:
+        if token.id == token_id:
+            return token
+    raise NotFound(f"{_called(tenant.name)} has no token {shown(token_id)}")
+
+
 def _called(name: str) -> str:
-    return "admin token" if name == ADMIN else f"tenant {name}"
+    return "operator's token" if name == ALL_TENANTS else f"tenant {name}"

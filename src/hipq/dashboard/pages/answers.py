@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from hipq.dashboard.site import Site
 
 PAGE: Final = 50
-QUEUES: Final = 50
+QUEUES: Final = 20
 """The most queues that are looked at when none is named: those with the lowest numbers."""
 COUNTED: Final = 1000
 """Where counting stops: answers of a state, and jobs of a queue that wait."""
+LOOKED: Final = 2000
+"""The newest answers of each queue and state that are looked at for those of one job type."""
 SHOWN: Final = (BUFFERED, LATE, CONFLICT, UNREADABLE, NEW, DUPLICATE)
 _SAID: Final = {
     "replayed": "It was delivered anew, and is {number} now: {outcome}.",
@@ -68,13 +70,14 @@ def page(site: Site, visit: Visit) -> Reply:
         after=_number(visit, "before"), limit=PAGE + 1,
     )  # fmt: skip
     states = list(STATES) if wanted.job else list(SHOWN)  # of one job, those that it has used, too
-    found = _found(site, queues, wanted, [state] if state else states)
+    with_key = wanted.job_key and not visit.asked("queue")  # an index has these of all queues
+    found = _found(site, site.queues if with_key else queues, wanted, [state] if state else states)
     return site.render(
         "answers.html", visit, now=site.store.now(), state=state, found=found[:PAGE], counted=COUNTED,
         before=found[PAGE - 1].answer.id if len(found) > PAGE else 0, counts=_counts(site, queues), states=SHOWN,
         meanings=STATES, outstanding=_outstanding(site, queues), listeners=_listeners(site),
         more_queues=0 if visit.asked("queue") else len(site.queues) - len(queues), outcomes=list(Answered),
-        done=_done(visit),
+        done=_done(visit), looked=LOOKED if wanted.job_type and not (wanted.job_key or wanted.job) else 0,
     )  # fmt: skip
 
 
@@ -176,7 +179,14 @@ def _done(visit: Visit) -> str:
 
 # -- what is shown ----------------------------------------------------------------------------------------------------
 def _found(site: Site, queues: dict[str, Queue], wanted: AnswerFilter, states: list[str]) -> list[Listed]:
-    """The newest first. Each state of each queue is read by an index, so that all others cost nothing."""
+    """The newest first. Each state of each queue is read by an index, so that all others cost nothing; and so are
+    those with a key, of all queues and states."""
+    if wanted.job_key and not wanted.job:
+        names = {queue.number: name for name, queue in queues.items()}
+        state = states[0] if len(states) == 1 else ""
+        kept = site.store.answers(wanted._replace(queues=tuple(names), state=state, unused=True))
+        return [Listed(names[one.queue], one) for one in kept]
+    wanted = wanted._replace(within=LOOKED if wanted.job_type and not wanted.job else 0)
     lists = [
         [Listed(name, kept) for kept in site.store.answers(wanted._replace(queue=queue.number, state=state))]
         for name, queue in queues.items()

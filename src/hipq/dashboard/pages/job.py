@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from hipq.dashboard import bodies
-from hipq.dashboard.conversation import Entry, Scene, conversation, wait_of
+from hipq.dashboard.conversation import Entry, Scene, conversation
 from hipq.dashboard.masks import masked
 from hipq.dashboard.pages import job_actions, job_downloads
 from hipq.dashboard.pages.job_actions import offered
 from hipq.dashboard.pages.job_relatives import relatives
 from hipq.dashboard.pages.job_row import row_of
+from hipq.dashboard.sent_headers import sent_headers
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit
 from hipq.errors import Invalid
-from hipq.job import meta
+from hipq.job import meta, waiting
 from hipq.job.answer import BUFFERED, Kept
 from hipq.job.fault import Fault
 from hipq.job.model import Row
@@ -22,13 +26,10 @@ from hipq.job.states import FINAL, NONE
 from hipq.job.units import number, units_text
 from hipq.job.why import Reason, Why
 from hipq.job.windows import describe
-from hipq.requests.declared import Request
 from hipq.stores.filters import AnswerFilter
-from hipq.transports.base import ATTEMPT_HEADER, JOB_HEADER, KEY_HEADER
 
 if TYPE_CHECKING:
     from hipq.dashboard.site import Site
-    from hipq.queue import Queue
 
 FEW: Final = 50
 """Answers that the time line has, at most."""
@@ -39,6 +40,12 @@ _WITHOUT_RULE: Final = frozenset({
     Reason.DECIDING, Reason.RETRY_PENDING, Reason.SCHEDULED, Reason.NO_ENGINE, Reason.NO_CODE, Reason.DUE, Reason.NEXT,
 })  # fmt: skip
 """Reasons that are no rule of the queue. All others are: limits may have reasons of their own."""
+_UNREADABLE: Final = "another program wrote what cannot be read here"
+_COLUMNS: Final[Sequence[tuple[str, Callable[[Row], str], Callable[[str], object]]]] = (
+    ("What its wait says", lambda row: row.wait, waiting.load),
+    ("What it was added with", lambda row: row.meta, meta.load),
+)
+"""Columns of JSON that would else say nothing, if they cannot be read."""
 
 
 def page(site: Site, visit: Visit) -> Reply:
@@ -52,7 +59,7 @@ def page(site: Site, visit: Visit) -> Reply:
         answers,
         engines,
         None if row.state == FINAL else store.progress(row.id, row.attempt),
-        _headers(queue, row),
+        sent_headers(queue, row, mask),
     )
     why = None if row.state == FINAL else queue.app.why(row.id)
     return site.render(
@@ -89,17 +96,10 @@ def _answers(site: Site, row: Row) -> tuple[list[Kept], bool]:
     return found[:FEW], len(found) > FEW
 
 
-def _headers(queue: Queue, row: Row) -> tuple[str, ...]:
-    """Those of the declared request of its type, if the code is here: the names, for the values may be secret."""
-    known = queue.known(row.job_type)
-    if known is None or not isinstance(known.fn, Request):
-        return ()
-    return (KEY_HEADER, JOB_HEADER, ATTEMPT_HEADER, *known.fn.header_names)
-
-
 def _without_secrets(entry: Entry, site: Site) -> Entry:
-    """Errors and reasons quote payloads."""
-    return entry._replace(detail=masked(entry.detail, site.mask), traceback=masked(entry.traceback, site.mask))
+    """Errors, reasons and what handlers print quote payloads."""
+    texts = {name: masked(getattr(entry, name), site.mask) for name in ("detail", "traceback", "printed")}
+    return entry._replace(**texts)
 
 
 def _holders(why: Why) -> list[int]:
@@ -111,7 +111,7 @@ def _holders(why: Why) -> list[int]:
 def _facts(row: Row, engines: dict[int, str]) -> list[tuple[str, Any, str]]:
     """Names, values and what these are: a text, a moment or seconds. What says nothing is left out."""
     ended = row.state == FINAL
-    own, wait = meta.to_show(row.meta), wait_of(row)
+    own, wait = meta.to_show(row.meta), waiting.to_show(row.wait)
     owner = f"engine {row.owner} ({engines.get(row.owner, 'it is gone')})" if row.owner else ""
     found: list[tuple[str, Any, str]] = [
         ("Attempt", row.attempt, "text"),
@@ -130,6 +130,7 @@ def _facts(row: Row, engines: dict[int, str]) -> list[tuple[str, Any, str]]:
         ("Time-out", row.timeout, "lasting"),
         ("Signs of life", wait.heartbeat, "lasting"),
         ("Key of its wait", row.wait_key, "text"),
+        *((name, _UNREADABLE, "text") for name, text, load in _COLUMNS if not _is_read(text(row), load)),
         ("Added", row.create_time, "time"),
         ("Due", row.scheduled_run_time, "time"),
         ("Deadline", 0 if ended else row.deadline, "time"),
@@ -142,7 +143,15 @@ def _windows(row: Row) -> str:
     try:
         return describe(row.time_windows)
     except Invalid:
-        return "another program wrote what cannot be read here"
+        return _UNREADABLE
+
+
+def _is_read(text: str, load: Callable[[str], object]) -> bool:
+    try:
+        load(text)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 ROUTES: Final = (

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from hipq.dashboard.conversation import wait_of
 from hipq.dashboard.pages.job_row import row_of
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit, redirect
 from hipq.errors import Invalid
+from hipq.job import waiting
 from hipq.job.fault import FaultKind
 from hipq.job.model import Row
 from hipq.job.states import CANCELLING, FINAL, PARKED, READY, RETRY, SCHEDULED, WAITING
@@ -39,11 +39,11 @@ def offered(row: Row, now: int) -> dict[str, str]:
     found = {}
     if row.phase == SCHEDULED and _is_open(row, now):
         found[RUN_NOW] = "Retry now" if row.state == RETRY else "Run now"
-    if row.phase == WAITING and wait_of(row).tries:
+    if row.phase == WAITING and waiting.to_show(row.wait).tries:
         found[RUN_NOW] = "Look at its answer now"
     if row.phase in (SCHEDULED, READY, PARKED):
         found[CHANGE] = "Change"
-    cause = wait_of(row).cause
+    cause = waiting.to_show(row.wait).cause
     if row.phase != CANCELLING or cause is None or cause.kind != FaultKind.CANCELLED:
         found[CANCEL] = "Cancel"
     return found

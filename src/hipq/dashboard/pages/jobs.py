@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hipq.dashboard import job_filter
-from hipq.dashboard.looking import Counted, count
+from hipq.dashboard.looking import QUEUES, Counted, count
 from hipq.dashboard.looking import page as page_of
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit, redirect
 from hipq.errors import Invalid, NotFound
@@ -46,7 +46,9 @@ def page(site: Site, visit: Visit) -> Reply:
         return redirect(visit.linked())  # without the fields of the form that were left empty
     began = time.monotonic()
     asked, oldest = job_filter.asked_in(visit.asked), visit.asked("order") == "oldest"
-    searches = job_filter.searches(site, asked, oldest=oldest)
+    queues = sorted(job_filter.queues_of(site, asked), key=lambda queue: queue.number)
+    part = min(_part(visit.asked("part")), max(-(-len(queues) // QUEUES), 1))
+    searches = job_filter.searches(site, asked, queues[(part - 1) * QUEUES : part * QUEUES], oldest=oldest)
     after = job_filter.places(visit.asked("after"))
     found = page_of(site.store, searches, after, LIMIT, began=began)
     names = {queue.number: name for name, queue in site.queues.items()}
@@ -60,7 +62,8 @@ def page(site: Site, visit: Visit) -> Reply:
         now=site.store.now(),
         asked=asked,
         chips=[
-            (job_filter.SAID[name], value, visit.linked(**{name: "", "after": ""})) for name, value in asked.items()
+            (job_filter.SAID[name], value, visit.linked(**{name: "", "after": "", "part": ""}))
+            for name, value in asked.items()
         ],
         lines=lines,
         counted=counted,
@@ -69,6 +72,9 @@ def page(site: Site, visit: Visit) -> Reply:
         unsearched=PAYLOAD_LIMIT,
         following=visit.linked(after=",".join(map(str, found.after.values()))) if found.after else "",
         is_first=not after,
+        part=part,
+        some_queues=QUEUES,
+        all_queues=len(queues),
         oldest=oldest,
         states=job_filter.STATES,
         codes=job_filter.CODES,
@@ -84,6 +90,10 @@ def _line(site: Site, row: Brief, names: Mapping[int, str]) -> Line:
     error = told.strip().partition("\n")[0][:_ERROR]
     took = (row.update_time - max(row.create_time, row.scheduled_run_time)) / SECOND if row.state == FINAL else None
     return Line(row, names.get(queue_of(row.id), ""), error, None if took is None else max(took, 0.0))
+
+
+def _part(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) < 6 and int(text) else 1
 
 
 def _filled(lines: list[Line], several: bool) -> frozenset[str]:

@@ -21,7 +21,7 @@ from hipq.stores.values import Limits
 if TYPE_CHECKING:
     from hipq.dashboard.site import Site
 
-QUEUES: Final = 50
+QUEUES: Final = 20
 """The most queues of a page: those with the lowest numbers after the last one of the page before."""
 LANES: Final = 12
 """The most lanes of a queue that are shown, the fullest first."""

@@ -20,7 +20,11 @@
   function compared(element) {
     const copy = element.cloneNode(true);
     for (const text of copy.querySelectorAll("time, [data-until]")) text.textContent = "";
-    for (const token of copy.querySelectorAll("input[type=hidden][name^=csrf]")) token.remove();
+    for (const details of copy.querySelectorAll("details[id]")) {
+      details.open = false;
+      delete details.dataset.chosen;
+    }
+    for (const own of copy.querySelectorAll("input[type=hidden]:is([name^=csrf], [name=once])")) own.remove();
     copy.normalize();
     return copy;
   }
@@ -31,16 +35,18 @@
       || (chosen && !chosen.isCollapsed && chosen.containsNode(element, true))
       || element.querySelector("input[type=checkbox]:checked") !== null;
   }
-  // Renderings are shared: forms get this visitor's token here.
+  // Renderings are shared: forms get this visitor's token here, and a text of their own, by which sent twice is once.
   function signed(element) {
     const token = document.querySelector("meta[name=csrf]")?.content;
     for (const form of token ? element.querySelectorAll("form[method=post i]") : []) {
-      let field = form.querySelector("input[name=csrf]");
-      if (!field) {
-        field = Object.assign(document.createElement("input"), { type: "hidden", name: "csrf" });
-        form.prepend(field);
+      for (const [name, value] of [["csrf", token], ["once", crypto.getRandomValues(new Uint32Array(4)).join("-")]]) {
+        let field = form.querySelector(`input[name=${name}]`);
+        if (!field) {
+          field = Object.assign(document.createElement("input"), { type: "hidden", name });
+          form.prepend(field);
+        }
+        field.value ||= value;
       }
-      field.value ||= token;
     }
   }
   function arrived(id, next) {
@@ -58,8 +64,9 @@
       return;
     }
     signed(next);
-    for (const open of element.querySelectorAll("details[id][open]")) {
-      next.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
+    for (const before of element.querySelectorAll("details[id][data-chosen]")) {
+      const after = next.querySelector(`#${CSS.escape(before.id)}`);
+      if (after) Object.assign(after, { open: before.open }).dataset.chosen = "";
     }
     const { scrollLeft, scrollTop } = element;
     element.replaceWith(next);
@@ -69,6 +76,11 @@
   function placeHeld() {
     for (const [id, next] of [...held]) place(id, next);
   }
+  // What somebody has unfolded, or folded, stays so.
+  document.addEventListener("click", ({ target }) => {
+    const details = target.closest?.("summary")?.parentElement;
+    if (details) details.dataset.chosen = "";
+  });
   for (const name of ["focusout", "change", "selectionchange"]) {
     document.addEventListener(name, () => setTimeout(placeHeld));
   }

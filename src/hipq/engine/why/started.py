@@ -54,7 +54,7 @@ def _claimed(row: Row) -> int:
 
 def _cause(row: Row) -> tuple[str, dict[str, Any]]:
     """Why the job's answer is looked at again, or why the job is cancelled."""
-    wait = waiting.load(row.wait)
+    wait = waiting.to_show(row.wait)
     if row.phase == states.ANSWERED and wait.tries:
         return _failures(row, wait)
     if row.phase == states.CANCELLING and wait.cause:
@@ -77,7 +77,7 @@ _TIMED_OUT: Final = "no answer came before its time-out at"
 
 
 def waits(row: Row, engines: Sequence[EngineSeen], now: int) -> Why:
-    wait = waiting.load(row.wait)
+    wait = waiting.to_show(row.wait)
     if wait.tries:
         return _handler_failed(row, wait, engines, now)
     found: dict[str, Any] = {

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from hipq.job import states
 from hipq.job.fault import Fault, clean
+from hipq.job.history import entries_of
 from hipq.job.model import Row, queue_of
 from hipq.stores.claims import ANY_TYPE
 from hipq.stores.values import EngineSeen
@@ -66,5 +65,4 @@ def on_one_line(text: object) -> str:
 
 
 def history(row: Row) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = msgspec.json.decode(row.history)
-    return found
+    return entries_of(row.history)

@@ -3,6 +3,8 @@
 Runs under any Python 3.8 or later, alone: nothing of hipq is there. Its argument is JSON:
 
     channel   descriptors to become 3, 4 and 5: what is asked, payloads, what is answered; or none
+    variables the descriptor of a file with more of the environment, as JSON; or -1
+    proxy     the port to listen on, and the descriptor by which that socket is handed to the daemon; or null
     user      a user id to become, or null
     limits    name of a resource -> its limit
     command   what to run
@@ -22,6 +24,9 @@ CAPABILITY_VERSION = 0x20080522
 
 def main() -> None:
     plan = json.loads(sys.argv[1])
+    environment = dict(os.environ, **_variables(plan["variables"]))
+    if plan["proxy"]:
+        _hand_over(*plan["proxy"])
     _arrange(plan["channel"])
     if plan["user"] is not None:
         _give_up_rights()
@@ -30,7 +35,24 @@ def main() -> None:
         os.setresuid(plan["user"], plan["user"], plan["user"])  # this also drops the remaining capabilities
     for name, most in plan["limits"].items():
         _limit(getattr(resource, "RLIMIT_" + name), most)
-    os.execv(plan["command"][0], plan["command"])
+    os.execve(plan["command"][0], plan["command"], environment)
+
+
+def _variables(number: int) -> "dict[str, str]":
+    if number < 0:
+        return {}
+    with open(number, encoding="utf-8") as file:
+        return dict(json.load(file))
+
+
+def _hand_over(port: int, number: int) -> None:
+    """Listen where only this sandbox can connect to, for the daemon."""
+    import socket
+
+    with socket.socket() as listener, socket.socket(fileno=number) as link:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(64)
+        socket.send_fds(link, [b"."], [listener.fileno()])
 
 
 def _give_up_rights() -> None:

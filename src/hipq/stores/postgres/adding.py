@@ -19,8 +19,9 @@ from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert, cursor
 from hipq.stores.postgres.scan_floor import ScanFloor
 from hipq.stores.postgres.setup import SetupVerbs
-from hipq.stores.postgres.wake import LATEST_ID, Notices, notify
+from hipq.stores.postgres.wake import LATEST_ID, notify
 from hipq.stores.refusals import Given, refusals
+from hipq.stores.sql.notices import Notices
 from hipq.stores.values import Stored
 from hipq.stores.waker import is_soon, lowest, soon
 

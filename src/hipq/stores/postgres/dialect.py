@@ -20,6 +20,9 @@ _PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payload
 _COLUMNS: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in COLUMNS)
 """The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
 
+_PARENT: Final = "(substring(meta, '[0-9]+')::numeric)"
+"""As in the indexes _parent."""
+
 
 def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[bytes]:
     return Statements(
@@ -31,6 +34,7 @@ def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[bytes]:
 
 def spelled(text: str) -> bytes:
     text = re.sub(r"\{in text (\w+)\}", r"= ANY (:\1::text[])", text.replace("{contains}", "strpos"))
+    text = text.replace("{parent}", _PARENT)
     text = re.sub(r"\{in (\w+)\}", r"= ANY (:\1::bigint[])", text)
     return re.sub(r"(?<![:\w]):([a-z]\w*)", r"%(\1)s", text).encode()
 

@@ -9,13 +9,12 @@ import msgspec
 import psycopg
 from psycopg.rows import tuple_row
 
-from hipq.errors import DuplicateKey, StoreUnavailable
-from hipq.job.model import New, numbered
+from hipq.job.model import New
 from hipq.stores import large
 from hipq.stores.postgres.bridged import Bridged
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.shortcut import Shortcut
-from hipq.stores.refusals import renamed, taken
+from hipq.stores.sql.insert import TRIES, SqlInsert, duplicate, inserted, restless
 from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
 
@@ -23,7 +22,6 @@ COPY_FROM: Final = 200
 """Rows from which COPY is worth its savepoint: a quarter faster than JSON at 200, twice as fast at 5,000."""
 CHUNK: Final = 1000
 """Rows in one statement: with payloads as large as they come some megabytes."""
-TRIES: Final = 10
 _COLUMNS: Final = {
     "id": "int8", "tenant": "text", "lane": "text", "job_type": "text", "job_key": "text", "job_data": "text",
     "phase": "text", "rank": "text", "priority": "int8", "throttle_factor": "int8", "time_windows": "text",
@@ -57,9 +55,9 @@ def keep(conn: AnyConnection, payloads: Iterable[tuple[int, str]]) -> None:
         cursor(conn).executemany(query, some)
 
 
-class Insert:
+class Insert(SqlInsert):
     def __init__(self, statements: Statements[bytes]) -> None:
-        self._statements = statements
+        super().__init__(statements)
         self._shortcuts: dict[bytes, Shortcut] = {}
 
     def one(self, conn: AnyConnection, job: New, all_or_nothing: bool, notify: bool) -> Stored:
@@ -72,77 +70,19 @@ class Insert:
             if added := insert.number(conn, values):
                 return Stored(added)
             if holders := self._holders(conn, [(0, job)] if job.job_key else []):
-                return _duplicate(job, holders[0], all_or_nothing)
+                return duplicate(job, holders[0], all_or_nothing)
             values["id"] = 0
-        raise _restless([job])
+        raise restless([job])
 
-    def many(
-        self, conn: AnyConnection, jobs: Sequence[New], all_or_nothing: bool, may_copy: bool = True
-    ) -> list[Stored]:
-        """Jobs of any size, in the open transaction."""
-        stored: dict[int, Stored] = {}
-        todo: Sequence[int] = range(len(jobs))
-        reserved = [job.id for job in jobs]
-        for _ in range(TRIES):
-            by_queue: dict[int, list[int]] = {}
-            for index in todo:
-                by_queue.setdefault(jobs[index].queue, []).append(index)
-            for queue in sorted(by_queue):  # in an order all share, as the keys within each: so nobody deadlocks
-                ids = self._take_ids(conn, queue, [reserved[index] for index in by_queue[queue]])
-                pairs = list(zip(ids, by_queue[queue], strict=True))
-                stored |= self._add(conn, queue, jobs, pairs, may_copy)
-            refused = [(index, jobs[index]) for index in todo if index not in stored and jobs[index].job_key]
-            for index, holder in sorted(self._holders(conn, refused).items()):
-                stored[index] = _duplicate(jobs[index], holder, all_or_nothing)
-            # Left are jobs without a key whose id somebody chose as a key, and those whose key was given up meanwhile.
-            todo = [index for index in todo if index not in stored]
-            if not todo:
-                return [stored[index] for index in range(len(jobs))]
-            reserved = [0] * len(jobs)
-        raise _restless([jobs[index] for index in todo])
-
-    def _add(
-        self, conn: AnyConnection, queue: int, jobs: Sequence[New], pairs: list[tuple[int, int]], may_copy: bool
-    ) -> dict[int, Stored]:
-        """Those of these ids and indexes that went in."""
-        if any(jobs[index].job_key for _, index in pairs):
-            pairs.sort(key=lambda pair: _whole_key(jobs[pair[1]]))
-        added = self._put(conn, queue, [(job_id, jobs[index]) for job_id, index in pairs], may_copy)
-        return {index: Stored(job_id) for job_id, index in pairs if job_id in added}
-
-    def given(self, conn: AnyConnection, jobs: Sequence[tuple[int, New]]) -> None:
-        """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
-        by_queue: dict[int, list[tuple[int, New]]] = {}
-        for job_id, job in jobs:
-            by_queue.setdefault(job.queue, []).append((job_id, job))
-        for queue, some in sorted(by_queue.items()):
-            table = self._statements.table(queue)
-            one = "SELECT id FROM {} WHERE id = ANY (%(ids)s)"
-            query = f"{one.format(table)} UNION ALL {one.format(f'{table}_final')}".encode()
-            if there := cursor(conn).execute(query, {"ids": [job_id for job_id, _ in some]}).fetchall():
-                raise taken([job_id for (job_id,) in there])
-            if any(job.job_key for _, job in some):
-                some.sort(key=lambda pair: _whole_key(pair[1]))
-            added = self._put(conn, queue, some, True)
-            keyed = list(enumerate(job for job_id, job in some if job.job_key and job_id not in added))
-            holders = self._holders(conn, keyed)
-            for number, job in keyed:
-                if number not in holders:
-                    raise _restless([job])  # whose key was given up meanwhile
-                raise DuplicateKey(job.job_type, job.job_key, holders[number])
-            if left := renamed(some, added):
-                self._put(conn, queue, left, False)
+    def _there(self, conn: AnyConnection, queue: int, ids: list[int]) -> list[int]:
+        table = self._statements.table(queue)
+        one = "SELECT id FROM {} WHERE id = ANY (%(ids)s)"
+        query = f"{one.format(table)} UNION ALL {one.format(f'{table}_final')}".encode()
+        return [job_id for (job_id,) in cursor(conn).execute(query, {"ids": ids}).fetchall()]
 
     def _put(self, conn: AnyConnection, queue: int, jobs: Sequence[tuple[int, New]], may_copy: bool) -> set[int]:
         """The ids of those that went in."""
-        rows = [
-            (
-                job_id, job.tenant, job.lane, job.job_type, job.job_key or str(job_id), large.inline(job.job_data),
-                job.phase, job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout,
-                job.scheduled_run_time, job.create_time, job.create_time, job.meta,
-            )
-            for job_id, job in jobs
-        ]  # fmt: skip
+        rows = [inserted(job_id, job) for job_id, job in jobs]
         ids = [job_id for job_id, _ in jobs]
         if not may_copy or len(rows) < COPY_FROM or not self._copy(conn, queue, rows):
             ids = self._insert_free(conn, queue, rows)
@@ -171,14 +111,10 @@ class Insert:
             added += [job_id for (job_id,) in cursor(conn).execute(query, values, binary=True).fetchall()]
         return added
 
-    def _take_ids(self, conn: AnyConnection, queue: int, reserved: list[int]) -> list[int]:
-        """These ids, and others where one is 0."""
-        if not (count := reserved.count(0)):
-            return reserved
+    def _fresh(self, conn: AnyConnection, queue: int, count: int) -> list[int]:
         query = f"SELECT nextval('{self._statements.table(queue)}_ids') FROM generate_series(1, %s)"
         found = cursor(conn).execute(query.encode(), (count,), binary=True)
-        fresh = iter([sequence for (sequence,) in found.fetchall()])
-        return [job_id or numbered(next(fresh), queue) for job_id in reserved]
+        return [sequence for (sequence,) in found.fetchall()]
 
     def _holders(self, conn: AnyConnection, refused: list[tuple[int, New]]) -> dict[int, int]:
         """The ids of the live jobs that have the keys of these, by the numbers given with them."""
@@ -189,20 +125,3 @@ class Insert:
                 cursor(conn).execute(self._statements.of("holders", queue), {"rows": in_json(rows)}).fetchall()
             )
         return found
-
-
-def _whole_key(job: New) -> str:
-    return f"{job.job_key}\0{job.job_type}\0{job.tenant}"
-
-
-def _duplicate(job: New, holder: int, all_or_nothing: bool) -> Stored:
-    if all_or_nothing:
-        raise DuplicateKey(job.job_type, job.job_key, holder)
-    return Stored(holder, duplicate=True)
-
-
-def _restless(jobs: list[New]) -> StoreUnavailable:
-    names = ", ".join(repr(job.job_key) for job in jobs[:3])
-    return StoreUnavailable(
-        f"PostgreSQL: the jobs with the keys {names} come and go too fast to add another; try again"
-    )

@@ -16,7 +16,7 @@ from typing import Final
 
 from hipq.job.states import NONE, Code
 from hipq.job.when import SECOND
-from hipq.stores.filters import Filter
+from hipq.stores.filters import CHILD, Filter
 from hipq.stores.postgres.connection import Connection
 
 _LAST: Final = (1 << 63) - 1
@@ -29,7 +29,7 @@ _UNSORTED: Final = b"; SET LOCAL enable_sort = off; SET LOCAL enable_incremental
 def page(wanted: Filter, table: str) -> dict[str, str]:
     """How a page is found in the "live" or the "final" table: parts of find.sql."""
     index = _index(wanted)
-    if wanted.tenant and wanted.job_key and table == "live":
+    if wanted.tenant and wanted.job_key and table == "live" and not wanted.parent:
         return _live_by_key(wanted)
     if wanted.until and not wanted.few:
         return _window(wanted, table, index)
@@ -59,6 +59,7 @@ def _within(wanted: Filter, index: dict[str, str]) -> str:
     columns, place = ", ".join((*index, "id")), "".join(f"{value}, " for value in index.values())
     found = [f"({columns}) > ({place}{first}) AND ({columns}) <= ({place}{last})"]
     found += ["tenant <> ''"] if "tenant" in index else []
+    found += [CHILD] if wanted.parent else []
     if "code" in index:  # and no code = '...': the order would be that of ids, which another index has, too
         found += [f"error <> '{NONE}'" if wanted.code == NONE else f"code <> '{NONE}' AND code <> '{Code.OK}'"]
     return " AND ".join(found)
@@ -66,8 +67,8 @@ def _within(wanted: Filter, index: dict[str, str]) -> str:
 
 def _rest(wanted: Filter, index: dict[str, str]) -> Filter:
     """What is not said by the range of the index."""
-    key, code = "" if "job_key" in index else wanted.job_key, "" if "code" in index else wanted.code
-    return wanted._replace(tenant="", job_key=key, code=code, after=0, until=0)
+    tenant, key, code = ("" if name in index else getattr(wanted, name) for name in ("tenant", "job_key", "code"))
+    return wanted._replace(tenant=tenant, job_key=key, code=code, parent=0, after=0, until=0)
 
 
 def _order(wanted: Filter, index: dict[str, str]) -> str:
@@ -76,7 +77,9 @@ def _order(wanted: Filter, index: dict[str, str]) -> str:
 
 def _index(wanted: Filter) -> dict[str, str]:
     """The columns of the index, before the id, along which a page must be looked for, and their values: of the index
-    _named, _tenant, or _code and _retry, which are sorted alike."""
+    _parent, _named, _tenant, or _code and _retry, which are sorted alike."""
+    if wanted.parent:
+        return {"{parent}": ":parent"}
     if wanted.tenant:
         return {"tenant": ":tenant"} | ({"job_key": ":job_key"} if wanted.job_key else {})
     if wanted.code in ("", Code.OK) or wanted.few or wanted.job_key or (wanted.phase and not wanted.until):

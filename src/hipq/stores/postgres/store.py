@@ -38,23 +38,24 @@ from hipq.stores.postgres.dialect import PostgresSql, statements
 from hipq.stores.postgres.inbox import PostgresInbox
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.listing import page, planned
-from hipq.stores.postgres.moment import DatabaseClock
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS
-from hipq.stores.postgres.turn import Settle, Take, freed, ready
-from hipq.stores.postgres.wake import Listener, ListeningWaker, Notices
+from hipq.stores.postgres.turn import Settle, Take
+from hipq.stores.postgres.wake import Listener, ListeningWaker
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.activity import ActivityVerbs
 from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.moment import DatabaseClock
+from hipq.stores.sql.notices import Notices
 from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.settle import Saved, claimed_entry
 from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
-from hipq.stores.sql.turn import TurnVerbs
+from hipq.stores.sql.turn import TurnVerbs, freed, ready
 from hipq.stores.values import EndPlace
 from hipq.stores.waker import lowest
 
@@ -103,7 +104,7 @@ class PostgresStore(
 
     def _start(self) -> None:
         """What a child has of its own after a fork: descriptors, and locks that may have been held at that moment."""
-        self._database_clock = DatabaseClock(self._db)
+        self._database_clock = DatabaseClock(self._asked_time, self._db.in_vain)
         self._floors = ScanFloor()
         self._rulebook = PostgresRulebook(self.now)
         self._take = Take(self._statements, self._floors, self._rulebook)
@@ -121,6 +122,12 @@ class PostgresStore(
             return self._clock.now()
         self._db.check_fork()
         return self._database_clock.now()
+
+    def _asked_time(self) -> int:
+        with self._db.using() as conn:
+            found = conn.execute(b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
+        assert found
+        return int(found[0])
 
     def _clock_said(self, now: int) -> None:
         self._database_clock.heard(now)

@@ -8,13 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from hipq.job.model import Change, Row, queue_of
-from hipq.job.states import EXECUTING, FINAL, READY
+from hipq.job.states import EXECUTING, FINAL
 from hipq.job.tally import CountedTypes, tally
 from hipq.job.units import UNIT
 from hipq.job.windows import ALWAYS
 from hipq.limits.rules import Rules
 from hipq.stores import large
-from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
+from hipq.stores.claim_groups import ClaimGroup, Head
 from hipq.stores.claims import Claim
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.insert import Insert, in_json, keep
@@ -24,9 +24,8 @@ from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.activity import counted
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.rule_claims import MANY_TYPES, narrowed
-from hipq.stores.sql.settle import FINISHED, MOVED, Saved, Settling, finished, moved
+from hipq.stores.sql.settle import FINISHED, MOVED, Settling, finished, moved
 from hipq.stores.sql.statements import Statements
-from hipq.stores.waker import lowest, soon
 
 _Finished = msgspec.defstruct("_Finished", list(FINISHED))
 _Moved = msgspec.defstruct("_Moved", list(MOVED))
@@ -34,18 +33,6 @@ NOTHING: Final = -1
 """In place of the number of jobs that must be saved for them to be counted: there is nothing to count."""
 LOCKED: Final = -1
 """In place of a version of rules: they were read under their lock, or kept from changing."""
-
-
-def ready(saved: Saved) -> dict[int, RankPosition]:
-    """The queues that have something to do now, each with the place of the first."""
-    rows = [change.after for change in saved.changes if change.after.phase == READY]
-    children, stored = [child for child, _ in saved.children], [one for _, one in saved.children]
-    return lowest([*((queue_of(row.id), (row.rank, row.id)) for row in rows), *soon(children, stored)])
-
-
-def freed(saved: Saved) -> set[int]:
-    """The queues in which jobs that counted against limits do so no more."""
-    return {queue_of(change.before.id) for change in saved.changes if change.before.held > change.after.held}
 
 
 class Settle(Settling):

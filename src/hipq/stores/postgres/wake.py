@@ -22,10 +22,6 @@ from hipq.stores.postgres.session import Session
 from hipq.stores.waker import NOTIFIED, News, Waker
 
 CHANNEL: Final = "hipq"
-QUIET_SECONDS: Final = 0.01
-"""NOTIFY takes a lock of the whole cluster when it commits: on average at most one a queue in this time."""
-BURST: Final = 3
-"""How many may follow each other at once. A program that adds a job now and then is never held back."""
 RETRY_SECONDS: Final = 1.0
 LATEST_ID: Final = (1 << 63) - 1
 """In place of an id that is not known yet: it is higher than nearly all before."""
@@ -41,27 +37,6 @@ _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 def notify(conn: psycopg.Connection[Any], queue: int, place: RankPosition) -> None:
     """Tell other processes when the transaction commits: `queue:rank:id`."""
     cursor(conn).execute(_NOTIFY, (f"{queue}:{place[0]}:{place[1]}",))
-
-
-class Notices:
-    """Which notices to send: of each queue one in 10 ms on average, and any of a lower place than the last."""
-
-    def __init__(self) -> None:
-        self._sent: dict[int, tuple[float, RankPosition]] = {}
-        self._before: dict[int, tuple[float, RankPosition]] = {}
-
-    def wanted(self, queue: int, place: RankPosition) -> bool:
-        now = time.monotonic()
-        used_until, last = self._sent.get(queue, (0.0, place))
-        if used_until > now + QUIET_SECONDS * BURST and place >= last:
-            return False
-        self._before[queue] = (used_until, last)
-        self._sent[queue] = (min(max(used_until, now), now + QUIET_SECONDS * BURST) + QUIET_SECONDS, place)
-        return True
-
-    def unsent(self, queue: int) -> None:
-        """The last one that was wanted was not sent after all."""
-        self._sent[queue] = self._before[queue]
 
 
 class Listener:

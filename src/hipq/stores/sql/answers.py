@@ -34,8 +34,11 @@ class AnswerVerbs(Dialect):
         return delivered
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
-        query = f"SELECT {', '.join(KEPT)} FROM hipq_answers WHERE {wanted.condition()} "
-        query += f"ORDER BY id{wanted.order} LIMIT :limit"
+        table, order = "hipq_answers", f"ORDER BY id{wanted.order}"
+        if wanted.within:
+            some = wanted._replace(job_type="").condition()
+            table = f"(SELECT * FROM hipq_answers WHERE {some} {order} LIMIT :within) AS few"
+        query = f"SELECT {', '.join(KEPT)} FROM {table} WHERE {wanted.condition()} {order} LIMIT :limit"
         with self._reading(long=not wanted.queues) as sql:
             return sql.read(Kept, self._statements.spell(query), _values(wanted))
 

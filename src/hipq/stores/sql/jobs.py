@@ -12,7 +12,7 @@ from hipq.job.model import LISTED, Brief, Row, queue_of
 from hipq.job.progress import Report, Reported
 from hipq.job.states import READY, SCHEDULED, WAITING
 from hipq.job.when import LATEST
-from hipq.stores.filters import Filter
+from hipq.stores.filters import HIGHEST, Filter
 from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sql.dialect import Dialect, Sql
 from hipq.stores.sql.rule_claims import Rulebook
@@ -92,16 +92,23 @@ class JobVerbs(Dialect):
         with self._listing(wanted) as sql:
             return sql.read(Brief if brief else Row, query, wanted._asdict(), once=True)
 
+    def having(self, queues: Sequence[int], wanted: Filter) -> list[int]:
+        name = "has_child" if wanted.parent else "has_key"
+        first = wanted.job_key or wanted.prefix
+        values = {"parent": wanted.parent, "first": first, "last": wanted.job_key or f"{first}{HIGHEST}"}
+        with self._reading() as sql:
+            return sorted(queue for query in sql.of_each(name, queues) for (queue,) in sql.run(query, values))
+
     def reach(self, wanted: Filter, rows: int) -> int:
         pages = [(table, self._page(part.walked, table)) for table, part in wanted.parts]
-        last = {"selected": "id", "limit": "1 OFFSET :rows - 1"}
+        last = {"selected": "id", "limit": "1 OFFSET :passed"}
         some = [(table, {**page, **last}) for table, page in pages if page["limit"] != "ALL"]  # those are few
         if not some:
             return 0
         farthest = "max" if wanted.newest else "min"
         query = self._of_tables("find", wanted.queue, some, f"SELECT coalesce({farthest}(id), 0) FROM ({{}}) AS found")
         with self._listing(wanted) as sql:
-            ((last_id,),) = sql.run(query, wanted._asdict() | {"rows": rows}, once=True)
+            ((last_id,),) = sql.run(query, wanted._asdict() | {"passed": rows - 1}, once=True)
         return int(last_id)
 
     def count(self, wanted: Filter) -> int:
@@ -143,7 +150,8 @@ class JobVerbs(Dialect):
         if not wanted.few:
             return page
         ids = self._statements.text("find", wanted.queue, table=f"{{{table}}}", selected="id", **page)
-        return {"where": f"id IN ({ids})", "by": "", "order": f"id{wanted.order}", "limit": ":limit"}
+        few = f"id IN (SELECT id FROM ({ids}) AS few)"
+        return {"where": few, "by": "", "order": f"id{wanted.order}", "limit": ":limit"}
 
     def _of_tables(self, name: str, queue: int, pages: Sequence[tuple[str, Mapping[str, str]]], around: str) -> Any:
         """A file's statement for each of these tables, and a statement around them all."""

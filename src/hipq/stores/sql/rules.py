@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hipq.job.model import Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
-from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, ticket_note
+from hipq.stores.asking import BESIDE_NEW, HOLDERS, LOOKED_AT, Read, asked, ticket_note
 from hipq.stores.claim_groups import Head, RankPosition
 from hipq.stores.claims import Asked, Claim
 from hipq.stores.sql.dialect import Dialect, Sql
@@ -26,7 +26,7 @@ class RuleVerbs(Dialect):
         with self._reading() as sql:
             rules, memory, _ = self._rulebook.read(sql, queue)
             held = self._rulebook.reader(sql, queue, LATEST).held().by_lane
-            holders = sql.found("heaviest", queue, limit=HOLDERS)
+            holders = sql.found("heaviest", queue, limit=HOLDERS, looked=LOOKED_AT)
             note = ticket_note(sql.found("ticket", queue, **self._lease_time()))
         return Limits(rules, memory, held, [Holder(*row) for row in holders], note)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from hipq.job.event_names import JobEvent
-from hipq.job.model import Change, New
+from hipq.job.model import Change, New, queue_of
+from hipq.job.states import FINAL
+from hipq.job.tally import CountedTypes
 from hipq.stores import large
 from hipq.stores.sql.dialect import Inserting
+from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
 
 FINISHED: Final = (
@@ -78,3 +81,49 @@ class Settling(ABC):
     @abstractmethod
     def _write(self, conn: Any, changes: dict[int, Change]) -> set[int]:
         """Write one change for each job; the ids of those whose token matched."""
+
+
+class TokenSettling(Settling):
+    """Where a write gives back no rows: tokens are compared first, and nobody can change them before the transaction
+    ends."""
+
+    def __init__(self, statements: Statements[Any], insert: Inserting) -> None:
+        self._statements = statements
+        self._insert = insert
+        self._types = CountedTypes()
+
+    def _write(self, conn: Any, changes: dict[int, Change]) -> set[int]:
+        by_queue: dict[int, list[Change]] = {}
+        for job_id, change in changes.items():
+            by_queue.setdefault(queue_of(job_id), []).append(change)
+        saved: list[Change] = []
+        for queue, some in sorted(by_queue.items()):
+            tokens = self._tokens(conn, queue, [change.before.id for change in some])
+            kept = [change for change in some if tokens.get(change.before.id) == change.before.token]
+            if done := [change for change in kept if change.after.state == FINAL]:
+                self._put(conn, "finish", queue, done, finished)
+                self._delete(conn, queue, [change.before.id for change in done])
+            if going_on := [change for change in kept if change.after.state != FINAL]:
+                self._put(conn, "update", queue, going_on, moved)
+            saved += kept
+        if saved:
+            self._count(conn, saved)
+        return {change.before.id for change in saved}
+
+    @abstractmethod
+    def _tokens(self, conn: Any, queue: int, ids: list[int]) -> dict[int, int]:
+        """The tokens of live jobs as they are, and stay until the transaction ends."""
+
+    @abstractmethod
+    def _put(
+        self, conn: Any, name: str, queue: int, changes: list[Change], row: Callable[[Change], tuple[Any, ...]]
+    ) -> None:
+        """Write a row for each change by the statement of a file, and large payloads where they belong."""
+
+    @abstractmethod
+    def _delete(self, conn: Any, queue: int, ids: list[int]) -> None:
+        """Delete live rows that have been copied."""
+
+    @abstractmethod
+    def _count(self, conn: Any, saved: list[Change]) -> None:
+        """Add what was saved to the counters, in its transaction: so these are right whatever happens."""

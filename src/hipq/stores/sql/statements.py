@@ -5,13 +5,14 @@ one. In a file,
 
 - `:name` is a value that the statement is run with;
 - `{live}`, `{final}` and `{number}` are the tables and the number of the queue that the statement is for;
-- `{READY}`, `{MATCHED}` and the like are constants of `hipq.job.states` and `hipq.job.answer`, and `{TODO}` and
-  `{UNUSED}` are conditions that are made of some of them;
+- `{READY}`, `{MATCHED}` and the like are constants of `hipq.job.states` and `hipq.job.answer`, and `{TODO}`,
+  `{CHILD}` and `{UNUSED}` are conditions that are made of some of them;
 - `{columns}`, `{kept}`, `{by_early}` and `{strategy}` are the parts that a store gives once for all files: the columns
   of a job with its payload, from a table called l; the columns of an answer; the hint, if the database needs one, to
   use the index _early; and the name of the registered retry strategy that a job in phase deciding is to ask, or '';
-- `{in ids}` and `{in text states}` test whether a number, or a text, is in the list that is the value of that name, and
-  `{contains}` names the function that finds one text in another: a store's `spell` writes these as its database does;
+- `{in ids}` and `{in text states}` test whether a number, or a text, is in the list that is the value of that name,
+  `{contains}` names the function that finds one text in another, and `{parent}` is the parent of a child: a store's
+  `spell` writes these as its database does;
 - any other word in braces is a part that the caller of `of` or `text` gives: SQL, or the name of another file.
 """
 
@@ -26,6 +27,7 @@ from typing import Final, Generic, TypeVar
 from hipq.errors import NotFound
 from hipq.job import answer, states
 from hipq.stores import migrations
+from hipq.stores.filters import CHILD
 from hipq.stores.values import QueueTables
 
 T = TypeVar("T")
@@ -36,10 +38,12 @@ _WORDS: Final = {
     if name.isupper() and isinstance(value, str)
 } | {
     "{TODO}": f"phase IN ('{states.DECIDING}', '{states.ANSWERED}', '{states.CANCELLING}') AND owner = 0",
+    "{CHILD}": CHILD,
     "{UNUSED}": f"state IN ({', '.join(map(repr, answer.UNUSED))})",
 }
-"""What files write as `{READY}`; `{TODO}`: a job waits for user code other than its handler (index _todo); and
-`{UNUSED}`: no job has used an answer (index hipq_answers_unused)."""
+"""What files write as `{READY}`; `{TODO}`: a job waits for user code other than its handler (index _todo); `{CHILD}`:
+the handler of another job has added it (indexes _parent); and `{UNUSED}`: no job has used an answer (index
+hipq_answers_unused)."""
 
 
 def read(package: str) -> dict[str, str]:

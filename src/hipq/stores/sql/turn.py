@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hipq.job.model import Change
-from hipq.job.states import ANSWERED
+from hipq.job.model import Change, queue_of
+from hipq.job.states import ANSWERED, READY
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import Turned
 from hipq.stores.inbox_transaction import close_out, keys_to_lock, match_waiting
 from hipq.stores.sql.dialect import Dialect, Sql
 from hipq.stores.sql.settle import Saved
+from hipq.stores.waker import lowest, soon
 
 
 class TurnVerbs(Dialect):
@@ -27,3 +29,15 @@ class TurnVerbs(Dialect):
         if jobs := [row.id for row in turned.won if row.phase == ANSWERED]:
             turned.answers.update((one.job, one) for one in sql.kept("answer_given", jobs=jobs))
         return turned
+
+
+def ready(saved: Saved) -> dict[int, RankPosition]:
+    """The queues that have something to do now, each with the place of the first."""
+    rows = [change.after for change in saved.changes if change.after.phase == READY]
+    children, stored = [child for child, _ in saved.children], [one for _, one in saved.children]
+    return lowest([*((queue_of(row.id), (row.rank, row.id)) for row in rows), *soon(children, stored)])
+
+
+def freed(saved: Saved) -> set[int]:
+    """The queues in which jobs that counted against limits do so no more."""
+    return {queue_of(change.before.id) for change in saved.changes if change.before.held > change.after.held}

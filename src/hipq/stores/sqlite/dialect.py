@@ -20,6 +20,8 @@ _GATHERED: Final = "gathered"
 """The column of a statement that gives all its rows as one JSON array, in one step: see batch.py."""
 _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
+_PARENT: Final = "CAST(substr(meta, 11) AS INTEGER)"
+"""As in the indexes _parent."""
 _rows = msgspec.json.Decoder(list[Any])
 
 
@@ -35,7 +37,9 @@ def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[str]:
 def spelled(text: str) -> str:
     """SQLite has no arrays: a list is one JSON parameter."""
     return re.sub(
-        r"\{in (?:text )?(\w+)\}", r"IN (SELECT value FROM json_each(:\1))", text.replace("{contains}", "instr")
+        r"\{in (?:text )?(\w+)\}",
+        r"IN (SELECT value FROM json_each(:\1))",
+        text.replace("{contains}", "instr").replace("{parent}", _PARENT),
     )
 
 

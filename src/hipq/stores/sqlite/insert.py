@@ -13,20 +13,13 @@ from hipq.job.model import New, numbered
 from hipq.stores import large
 from hipq.stores.lent import driver_connection
 from hipq.stores.refusals import renamed, taken
+from hipq.stores.sql.insert import inserted
 from hipq.stores.sql.statements import Statements
 from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul, values_of
 from hipq.stores.sqlite.connection import translated
 from hipq.stores.values import Stored
 
 _ONE: Final = values_of(1, 16)
-
-
-def _values(job_id: int, job: New) -> tuple[Any, ...]:
-    return (
-        job_id, job.tenant, job.lane, job.job_type, job.job_key or str(job_id), large.inline(job.job_data), job.phase,
-        job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout, job.scheduled_run_time,
-        job.create_time, job.create_time, job.meta,
-    )  # fmt: skip
 
 
 class Insert:
@@ -76,7 +69,7 @@ class Insert:
             return job.id, False
         query = self._statements.of("insert", job.queue, rows=_ONE)
         job_id = job.id or numbered(self._last_id(conn, job.queue, 1), job.queue)
-        values = _values(job_id, job)
+        values = inserted(job_id, job)
         no_nul(values)
         return job_id, bool(conn.execute(query, values).rowcount)
 
@@ -117,7 +110,7 @@ class Insert:
         for chunk in chunks(jobs):
             values: list[Any] = []
             for job_id, job in chunk:
-                values += _values(job_id, job)
+                values += inserted(job_id, job)
             no_nul(values)
             added += conn.execute(self._statements.of("insert", queue, rows=values_of(len(chunk), 16)), values).rowcount
         wanted = {job_id for job_id, _ in jobs}

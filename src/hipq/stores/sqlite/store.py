@@ -36,7 +36,7 @@ from hipq.stores.sqlite.dialect import SqliteSql, statements
 from hipq.stores.sqlite.inbox import SqliteInbox
 from hipq.stores.sqlite.insert import Insert, checked, savepoint
 from hipq.stores.sqlite.rule_claims import SqliteRulebook
-from hipq.stores.sqlite.turn import Settle, Take
+from hipq.stores.sqlite.turn import Settle, SqliteTake
 from hipq.stores.sqlite.watch import FileWaker
 from hipq.stores.values import EndPlace, QueueTables, Stored
 
@@ -70,7 +70,7 @@ class SqliteStore(
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)
         self._rulebook = SqliteRulebook(self.now)
-        self._take = Take(self._statements, self._rulebook)
+        self._take = SqliteTake(self._statements, self._rulebook)
         self._db = lent or Connection(path, on_fork=self._start)
         self._start()
         if lent is None:
@@ -303,6 +303,8 @@ def _index(wanted: Filter, table: str) -> str:
     """What a tenant has by its own indexes: SQLite might read what others have by another one, or all that the tenant
     has where a key is given. What is looked for between two ids, there and nowhere else. Jobs of a phase that few have
     by the index of the phase."""
+    if wanted.parent:
+        return "_parent"
     if wanted.tenant:
         return "_tenant" if not wanted.job_key else "_key" if table == "live" else "_named"
     if wanted.until and not wanted.few:

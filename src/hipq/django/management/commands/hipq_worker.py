@@ -59,25 +59,30 @@ class Command(BaseCommand):
             for one in found:
                 self.stderr.write(f"tasks of {', '.join(queues or sorted(one.queues)) or 'all queues'} in {one}")
         try:
-            whole(given["processes"], "--processes", 1, 1_000)
-            if given["reload"] and given["until_empty"]:
-                raise Invalid("--reload goes on until it is stopped: leave --until-empty out")
-            if lifeline is None and (given["processes"] > 1 or given["reload"] or len(found) > 1):
-                for one in found:
-                    one.usable()
-                self._supervise([one.alias for one in found], given)
-                return
-            if lifeline is not None:
-                end_with(lifeline)
-            _refuse_a_transaction(found[0])
-            where = metrics_at(given["metrics"], 1) if given["metrics"] else None
-            names = ("concurrency", "until_empty", "lease", "wait", "drain", "listens", "log_success")
-            found[0].work(WorkerSettings(queues=queues, metrics=where, **{name: given[name] for name in names}))
+            self._work(found, queues, lifeline, given)
         except SchemaError as error:
             raise CommandError(found[0].lacking(error)) from error
         except (HipqError, ImproperlyConfigured) as error:
             is_usage = isinstance(error, (Invalid, ImproperlyConfigured))  # else a supervisor tries again
             raise CommandError(str(error), returncode=USAGE if is_usage else FAILED) from error
+
+    def _work(
+        self, found: list[TaskBackend], queues: list[str] | None, lifeline: int | None, given: dict[str, Any]
+    ) -> None:
+        whole(given["processes"], "--processes", 1, 1_000)
+        if given["reload"] and given["until_empty"]:
+            raise Invalid("--reload goes on until it is stopped: leave --until-empty out")
+        if lifeline is None and (given["processes"] > 1 or given["reload"] or len(found) > 1):
+            for one in found:
+                one.usable()
+            self._supervise([one.alias for one in found], given)
+            return
+        if lifeline is not None:
+            end_with(lifeline)
+        _refuse_a_transaction(found[0])
+        where = metrics_at(given["metrics"], 1) if given["metrics"] else None
+        names = ("concurrency", "until_empty", "lease", "wait", "drain", "listens", "log_success")
+        found[0].work(WorkerSettings(queues=queues, metrics=where, **{name: given[name] for name in names}))
 
     def _configure_logs(self, level: str, form: str | None) -> None:
         if not logs.LOGGER.hasHandlers():  # LOGGING says nothing of it

@@ -1,3 +1,3 @@
 -- One more entry of the audit log.
-INSERT INTO hipq_audit (at, who, role, address, action, target, details)
-VALUES (:at, :who, :role, :address, :action, :target, :details)
+INSERT INTO hipq_audit (at, who, role, via, address, action, target, details)
+VALUES (:at, :who, :role, :via, :address, :action, :target, :details)

@@ -90,6 +90,10 @@ CREATE INDEX hipq_answers_open ON hipq_answers (job_key, job_type, queue, tenant
 -- what nobody has used, for people to look at, newest first;
 CREATE INDEX hipq_answers_unused ON hipq_answers (queue, state, id)
   WHERE state IN ('new', 'buffered', 'conflict', 'late', 'unreadable', 'duplicate');
+-- and by key, of whatever job type (the second condition keeps it from being read whole, for want of a key);
+CREATE INDEX hipq_answers_key ON hipq_answers (job_key, id)
+  WHERE state IN ('new', 'buffered', 'conflict', 'late', 'unreadable', 'duplicate')
+  AND job_key <> '';
 -- what belongs to a job;
 CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
 -- of that, what came before its job began to wait: hardly ever anything;
@@ -102,6 +106,7 @@ CREATE TABLE hipq_audit (
   at INTEGER NOT NULL,
   who TEXT NOT NULL,
   role TEXT NOT NULL,
+  via TEXT NOT NULL,  -- command, api or dashboard
   address TEXT NOT NULL,
   action TEXT NOT NULL,
   target TEXT NOT NULL,
@@ -202,6 +207,8 @@ CREATE INDEX {live}_retry ON {live} (code, id, state) WHERE error <> 'NONE' OR c
 CREATE INDEX {live}_todo ON {live} (
   job_type, (coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')), id
 ) WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0;
+-- What the handler of another job has added, by that one: other jobs are not in here, and pay nothing for it.
+CREATE INDEX {live}_parent ON {live} (CAST(substr(meta, 11) AS INTEGER), id) WHERE substr(meta, 1, 10) = '{"parent":';
 CREATE TABLE {final} (
   id INTEGER PRIMARY KEY,
   tenant TEXT NOT NULL,
@@ -242,3 +249,4 @@ CREATE INDEX {final}_time ON {final} (update_time);
 -- What did not succeed is looked for, and is rare: jobs that did cost these nothing.
 CREATE INDEX {final}_code ON {final} (code, id) WHERE code <> 'ok';
 CREATE INDEX {final}_failed ON {final} (update_time) WHERE error <> 'NONE' AND code <> 'cancelled';
+CREATE INDEX {final}_parent ON {final} (CAST(substr(meta, 11) AS INTEGER), id) WHERE substr(meta, 1, 10) = '{"parent":';

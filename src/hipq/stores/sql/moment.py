@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from hipq.errors import StoreUnavailable
-from hipq.stores.postgres.connection import Connections
 
 FRESH_SECONDS: Final = 4.0
 """Longer than an engine's poll, and the renewal of its lease, which bring the time along: an idle one need not ask."""
-_QUERY: Final = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
 class DatabaseClock:
     """A sample of the database's clock, and what has passed here since its reply arrived."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+    def __init__(self, ask: Callable[[], int], in_vain: Callable[[StoreUnavailable, float], None]) -> None:
+        """`ask` the database for its time. `in_vain` is told of a failure that need not be one, and when it began."""
+        self._from_database, self._in_vain = ask, in_vain
         self._lock = threading.Lock()
         self._sample: tuple[int, int] | None = None
         self._fresh_until = 0.0
@@ -36,18 +36,15 @@ class DatabaseClock:
             if time.monotonic() >= self._fresh_until:
                 self._ask()
             if self._failure and self._failure[0] >= began:  # we have waited for it, or for the thread that asked
-                self._connections.in_vain(self._failure[1], began)
+                self._in_vain(self._failure[1], began)
         assert self._sample
         micros, at = self._sample
         return micros + (time.monotonic_ns() - at) // 1000
 
     def _ask(self) -> None:
         try:
-            with self._connections.using() as conn:
-                found = conn.execute(_QUERY).fetchone()
-                assert found
-                self.heard(found[0])
-                self._failure = None
+            self.heard(self._from_database())
+            self._failure = None
         except StoreUnavailable as error:
             if self._sample is None:
                 raise

@@ -1,0 +1,1 @@
+"""The client for JavaScript and TypeScript, and what generates its routes."""

@@ -1,0 +1,73 @@
+"""Secrets of a tenant on their way into its contexts, and what keeps them out of whatever comes back."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+
+LEAST: Final = 8
+"""Characters of a secret, and of each of its lines that is masked by itself."""
+
+_SHORT: Final = {"\n": b"n", "\r": b"r", "\t": b"t"}
+
+
+class Secrets:
+    """Values by their names. They are in no message and no trace: only `values` has them."""
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self.values: Mapping[str, str] = values or {}
+
+    def __repr__(self) -> str:
+        return f"<Secrets {', '.join(self.values)}>"
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def mask(self, data: bytes) -> bytes:
+        """The same, with each secret replaced by its name."""
+        for name, pattern in self._patterns:
+            data = pattern.sub(name, data)
+        return data
+
+    def mask_text(self, text: str) -> str:
+        return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace") if self.values else text
+
+    @cached_property
+    def _patterns(self) -> list[tuple[bytes, re.Pattern[bytes]]]:
+        """The longest first: one that begins with another is masked whole."""
+        ordered = sorted(self.values.items(), key=lambda one: -len(one[1]))
+        return [(f"[secret {name}]".encode(), re.compile(_spellings(value))) for name, value in ordered]
+
+
+NO_SECRETS: Final = Secrets()
+
+
+def _spellings(value: str) -> bytes:
+    """A secret as handlers print it by mistake: as it is, in quotes of any language, in JSON, in a URL, in base64. Its
+    lines count by themselves, since what is printed comes line by line."""
+    pieces = dict.fromkeys([value, value.strip(), *(line for line in value.splitlines() if len(line) >= LEAST)])
+    found = [b"".join(map(_letter, piece)) for piece in pieces]
+    for piece in pieces:
+        for end in ("", "\n"):
+            found += [re.escape(encode(f"{piece}{end}".encode())) for encode in (b64encode, urlsafe_b64encode)]
+    return b"|".join(found)
+
+
+def _letter(letter: str) -> bytes:
+    """One letter, however many times it was quoted."""
+    if letter.isascii() and letter.isalnum():
+        return letter.encode()
+    raw = letter.encode()
+    units = letter.encode("utf-16-be")
+    spelled = [
+        re.escape(raw),
+        b"".join(b"%%(?i:%02x)" % byte for byte in raw),
+        b"".join(rb"\\+u(?i:%02x%02x)" % (units[at], units[at + 1]) for at in range(0, len(units), 2)),
+        *([rb"\\*x(?i:%02x)" % ord(letter)] if ord(letter) < 256 else []),
+        *([rb"\\+" + _SHORT[letter]] if letter in _SHORT else []),
+        *([rb"\+"] if letter == " " else []),
+    ]
+    return rb"\\{0,9}(?:" + b"|".join(spelled) + b")"

@@ -1,0 +1,259 @@
+"""The verbs about the schema and the registry of queues, and those that add jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, TypeVar
+
+import pymysql
+from msgspec.structs import asdict
+
+from hipq.errors import Invalid, SchemaError
+from hipq.job.model import New
+from hipq.stores import large, migrations
+from hipq.stores.claim_groups import RankPosition
+from hipq.stores.mariadb import schema
+from hipq.stores.mariadb.borrowed import Borrowed, borrowed
+from hipq.stores.mariadb.connection import (
+    BUSY,
+    CALLER_SECONDS,
+    LONG_SECONDS,
+    MIGRATION_SECONDS,
+    Connections,
+    Session,
+    in_transaction,
+    is_deadlock,
+    number_of,
+    patiently,
+    translated,
+)
+from hipq.stores.mariadb.dialect import MariaSql, check
+from hipq.stores.mariadb.insert import Insert
+from hipq.stores.mariadb.wake import KEPT, LATEST_ID, PRUNED, Teller
+from hipq.stores.refusals import Given, refusals
+from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.values import QueueTables, Stored
+from hipq.stores.waker import is_soon, lowest, soon
+
+T = TypeVar("T")
+_MAY_NOT = (1142, 1044, 1227, 1370)
+
+
+class SetupVerbs(JobVerbs):
+    url: str
+    _db: Connections
+    _known: list[migrations.Migration]
+    _insert: Insert
+    _teller: Teller
+    _identity = ""
+    """Which database this is, once it is known to have our tables."""
+
+    # -- the schema -------------------------------------------------------------------------------------------------
+    def migrate(self) -> list[str]:
+        with self._db.using(MIGRATION_SECONDS) as conn, schema.alone(conn, 3600):
+            try:
+                applied = schema.migrate(conn, self._known)
+            except pymysql.Error as error:
+                raise self._may_not(error, self.url) or error from None
+            self._check(conn)
+        return applied
+
+    def _may_not(self, error: pymysql.Error, whose: str) -> SchemaError | None:
+        if number_of(error) not in _MAY_NOT:
+            return None
+        return SchemaError(
+            f"{whose} lacks tables, and this user may not make them ({error.args[1]}): run `hipq migrate MODULE:APP` "
+            "as a user who may"
+        )
+
+    def _check(self, conn: Session) -> None:
+        found, accepts, identity = schema.version(conn)
+        migrations.check_version(found, accepts, self._known, self.url)
+        self._identity = identity
+
+    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Session]:
+        """A connection to a database that is known to have our tables."""
+        if not self._identity:
+            with self._db.using() as conn:
+                self._check(conn)
+        return self._db.using(answer_seconds)
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        with self._using() as conn:
+            self._check(conn)
+            found = schema.complete(conn, self._known, app, name, table)
+            if not found:
+                with schema.alone(conn, CALLER_SECONDS):
+                    try:
+                        found = schema.complete_now(conn, self._known, app, name, table)
+                    except pymysql.Error as error:
+                        raise self._may_not(error, f"{self.url}: queue {app}.{name}") or error from None
+        self._statements.learn([found])
+        return found
+
+    def queues(self, app: str = "") -> list[QueueTables]:
+        with self._using() as conn:
+            found = schema.registered(conn)
+        self._statements.learn(found)
+        return [queue for queue in found if not app or queue.app == app]
+
+    def drop_queue(self, number: int) -> None:
+        with self._using(LONG_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):
+            sql = MariaSql(conn, self._statements)
+            schema.drop(conn, number, lambda: self._engines(sql))
+        self._statements.forget(number)
+
+    def restored(self, margin: int) -> None:
+        with self._using(MIGRATION_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):
+            sql = MariaSql(conn, self._statements)
+            schema.restored(conn, margin, lambda: self._engines(sql))
+
+    # -- adding jobs ------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        if not jobs:
+            return []
+        for queue in {job.queue for job in jobs}:
+            self._statements.table(queue)  # before a lock is held: it may have to read the registry
+        if conn is not None:
+            return self._insert_in(conn, jobs, all_or_nothing)
+
+        def ready(stored: list[Stored]) -> Mapping[int, RankPosition]:
+            return lowest(soon(jobs, stored))
+
+        job_id = self._added_one(jobs[0]) if len(jobs) == 1 else 0
+        if job_id:
+            stored = [Stored(job_id)]
+        else:
+            stored = self._transaction(lambda sql: self._insert.many(sql.conn, jobs, all_or_nothing), ready=ready)
+        self.waker.notify()
+        return stored
+
+    def _added_one(self, job: New) -> int:
+        """The id of a job that went in, with what is told of it, in one round trip. 0 = it takes more than that: its
+        key is taken, its payload is large, or somebody's lock is in the way."""
+        if not self._db.flavour.has_returning or large.oversized([(0, job.job_data)]):
+            return 0
+        values = asdict(job)
+        check(values.values())
+        places = self._teller.wanted({job.queue: (job.rank, LATEST_ID)} if is_soon(job) else {})
+        job_id = taken = 0
+        with self._using() as conn:
+            try:
+                queries = [*self._statements.of("insert_one", job.queue), *self._news(places, self._teller.writer)]
+                ((job_id, taken),) = conn.run_committed(queries, values)
+            except pymysql.Error as error:
+                if number_of(error) not in BUSY:
+                    raise
+                conn.run("ROLLBACK")
+            finally:
+                if job_id != taken or not job_id:
+                    self._teller.unsent(places)
+            self._teller.told += len(places)
+            self._prune_news(MariaSql(conn, self._statements))
+        return job_id if job_id == taken else 0
+
+    def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+        """Insert inside a user's transaction; an error undoes our part of it and no more."""
+        with borrowed(conn) as theirs:
+            self._check_same(theirs)
+            with theirs.transaction():
+                stored = self._insert.many(theirs, jobs, all_or_nothing)
+                self._tell(MariaSql(theirs, self._statements), lowest(soon(jobs, stored)))
+        return stored
+
+    def _check_same(self, conn: Borrowed) -> None:
+        """Refuse a user's connection to another database: a job stored there would never be run."""
+        with self._using():  # which knows whose database this should be
+            pass
+        try:
+            found = conn.run("SELECT identity FROM hipq_meta").fetchall()
+        except Exception as error:
+            if number_of(error) not in (1146, 1046):
+                raise
+            found = ()
+        if tuple(found) != ((self._identity,),):
+            ((where,),) = conn.run("SELECT DATABASE()").fetchall()
+            raise Invalid(f"conn is open on the database {where!r}, not on {self.url}")
+
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        with self._using() as conn:
+
+            def put(some: Given) -> None:
+                conn.run("SAVEPOINT hipq_tried")
+                try:
+                    self._insert.given(conn, some)
+                except BaseException:
+                    conn.run("ROLLBACK TO SAVEPOINT hipq_tried")
+                    raise
+
+            def work() -> dict[int, str]:
+                with conn.transaction():
+                    try:
+                        return refusals(jobs, put, translated)
+                    finally:
+                        conn.run("ROLLBACK")
+
+            for _ in range(3):
+                try:
+                    return work()
+                except pymysql.Error as error:
+                    if not is_deadlock(error):
+                        raise
+            return work()
+
+    # -- transactions, and what engines elsewhere are told ------------------------------------------------------------
+    def _transaction(
+        self,
+        work: Callable[[Sql], T],
+        *,
+        patient: bool = True,
+        ready: Callable[[T], Mapping[int, RankPosition]] = lambda _: {},
+    ) -> T:
+        """What is told is committed with what it tells of."""
+        told: dict[int, RankPosition] = {}
+
+        with self._using() as conn:
+            sql = MariaSql(conn, self._statements)
+
+            def whole() -> T:
+                result = work(sql)
+                found = ready(result)
+                told.update(self._teller.wanted({queue: place for queue, place in found.items() if queue not in told}))
+                self._write_news(sql, {queue: found[queue] for queue in told if queue in found})
+                return result
+
+            try:
+                result = (patiently if patient else in_transaction)(conn, whole)
+            except BaseException:
+                self._teller.unsent(told)
+                raise
+            self._prune_news(sql)
+        return result
+
+    def _tell(self, sql: Sql, places: Mapping[int, RankPosition]) -> None:
+        """In a transaction."""
+        self._write_news(sql, self._teller.wanted(places))
+
+    def _write_news(self, sql: Sql, places: Mapping[int, RankPosition]) -> None:
+        writer = self._teller.writer if isinstance(sql.conn, Session) else 0  # who commits it, if not we
+        for query in self._news(places, writer):
+            sql.run((query,), {})
+        self._teller.told += len(places)
+
+    def _news(self, places: Mapping[int, RankPosition], writer: int) -> list[str]:
+        """The statement that tells of these places, or none. A rank is hexadecimal digits, or `~`."""
+        told = ", ".join(
+            f"({writer}, {queue}, X'{rank.encode().hex()}', {job})" for queue, (rank, job) in places.items()
+        )
+        return [one.replace("{told}", told) for one in self._statements.of("news_tell")] if told else []
+
+    def _prune_news(self, sql: MariaSql) -> None:
+        """What was told long ago goes, now and then. A failure here is none of the caller's."""
+        if self._teller.told < PRUNED:
+            return
+        self._teller.told = 0
+        with suppress(pymysql.Error):
+            ((newest,),) = sql.execute("SELECT coalesce(max(id), 0) FROM hipq_news", {}).fetchall()
+            sql.changed("news_prune", before=newest - KEPT)

@@ -1,0 +1,111 @@
+"""MariaDB that is silent, gone, or cuts sessions; and connections that belong to somebody else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from hipq.errors import Invalid, SchemaError, StoreRefused, StoreUnavailable
+from hipq.stores.mariadb.address import options_of
+from hipq.stores.mariadb.store import MariaStore
+from hipq.stores.open import open_guest, open_store, url_of
+from tests.contract.jobs import add, everything, new
+from tests.contract.test_mariadb import MariaDatabase
+from tests.mariadb_server import OwnMariaDB, admin, fresh_maria
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OwnMariaDB]:
+    with OwnMariaDB(in_memory=True) as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: OwnMariaDB) -> Iterator[MariaStore]:
+    store = MariaStore(server.url, answer_seconds=4)
+    store.migrate()
+    yield store
+    server.thaw()
+    store.close()
+
+
+def test_a_call_to_a_silent_server_fails_in_time_and_the_next_works(server: OwnMariaDB, store: MariaStore) -> None:
+    queue = store.queue("shop", "silent", "shop_silent").number
+    add(store, [new(queue)])
+    server.freeze()
+    for _ in range(2):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            store.enqueue([new(queue)])
+        assert time.monotonic() - began < 15
+    server.thaw()
+    add(store, [new(queue, "after")])
+    assert "after" in {row.job_key for row in everything(store, queue)}
+
+
+def test_sessions_that_the_server_has_cut_are_not_used(server: OwnMariaDB, store: MariaStore) -> None:
+    queue = store.queue("shop", "cut", "shop_cut").number
+    add(store, [new(queue)])
+    with admin(server.url) as conn:
+        cursor = conn.cursor()
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()")
+        for (process,) in cursor.fetchall():
+            cursor.execute(f"KILL {process}")
+    add(store, [new(queue)])
+    assert len(everything(store, queue)) == 2
+
+
+def test_after_a_crash_of_the_server_the_first_call_works(server: OwnMariaDB, store: MariaStore) -> None:
+    queue = store.queue("shop", "crash", "shop_crash").number
+    add(store, [new(queue)])
+    server.restart()
+    add(store, [new(queue)])
+    assert len(everything(store, queue)) == 2
+
+
+def test_what_the_server_has_no_room_for_in_one_statement_is_refused_and_says_so(store: MariaStore) -> None:
+    queue = store.queue("shop", "large", "shop_large").number
+    with pytest.raises(StoreRefused, match="set max_allowed_packet"):
+        store.enqueue([new(queue, job_data='"' + "x" * (17 << 20) + '"')])
+    assert everything(store, queue) == []
+
+
+def test_jobs_through_their_connection_are_part_of_their_transaction() -> None:
+    with fresh_maria() as url, closing(open_store(url)) as own, closing(MariaDatabase(url).connect()) as conn:
+        guest = open_guest("mysql", lambda: conn, "their database")
+        with pytest.raises(SchemaError, match="their database has no hipq tables yet"):
+            guest.queue("app", "jobs", "app_jobs")
+        own.migrate()
+        number = own.queue("app", "jobs", "app_jobs").number
+        conn.rollback()
+        with pytest.raises(SchemaError, match=r"no tables yet for the queue app\.mails"):
+            guest.queue("app", "mails", "app_mails")
+        mode = conn.execute("SELECT @@sql_mode").fetchone()
+        for keep in (False, True):
+            assert guest.queue("app", "jobs", "app_jobs").number == number
+            (stored,) = guest.enqueue([new(number, "a")])
+            assert guest.get(stored.id)
+            assert own.get(stored.id) is None
+            with pytest.raises(Invalid, match="has the key 'a' already"):
+                guest.enqueue([new(number, "b"), new(number, "a")], all_or_nothing=True)
+            conn.commit() if keep else conn.rollback()
+            assert [row.job_key for row in everything(own, number)] == (["a"] if keep else [])
+        assert conn.execute("SELECT @@sql_mode").fetchone() == mode
+
+
+def test_words_say_the_same_as_a_url() -> None:
+    words = {"driver": "mysql", "host": "db", "port": 3307, "user": "a@b", "password": "p/w", "database": "shop"}
+    assert options_of(url_of(words)) == {
+        "host": "db", "port": 3307, "user": "a@b", "password": "p/w", "database": "shop",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://", "mariadb://localhost", "mysql://a:b@c@localhost/x", "mysql://h:port/x", "mysql://h/x?ssl=1"]
+)
+def test_urls_that_say_no_database_are_refused(url: str) -> None:
+    with pytest.raises(Invalid):
+        url_of(url)
