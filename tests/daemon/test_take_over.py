@@ -158,12 +158,17 @@ def test_two_copies_are_taken_over_at_once_and_its_daemon_comes_back_after_all(t
         thread.join()
     assert failed == []
     assert stored(url) == Counter(ids)
-    with daemon(tmp_path, url) as served:
-        python(served, "mail", "return payload.upper()")
+    served = made(tmp_path, url)
+    python(served, "mail", "return payload.upper()")  # before it starts: a try without a handler is one, too
+    served.start()
+    try:
         (job_id,) = add(served, "mail", b"new")
         assert ended(served, job_id).code == "ok"
         assert {ended(served, one).attempt for one in ids} == {1}
         assert stored(url) == Counter([*ids, job_id])
+    finally:
+        served.stop()
+        served.close()
 
 
 def test_what_the_database_refuses_is_in_quarantine_and_what_is_damaged_is_said(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -11,25 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.contract.jobs import LATER, new
-from tests.servers import fresh_database
-from tests.stores.watched import Recorder, WatchedPostgres, WatchedSqlite
+from tests.stores.watched import WatchedPostgres, WatchedSqlite, watched
 
 JOBS = 400
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def watch(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[WatchedSqlite | WatchedPostgres]:
-    if request.param == "sqlite":
-        connect = sqlite3.connect
-        monkeypatch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **how, factory=Recorder))
-        yield WatchedSqlite(tmp_path / "jobs.db")
-    else:
-        with fresh_database() as url:
-            watch = WatchedPostgres(url, monkeypatch)
-            yield watch
-            watch.store.close()
+def watch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WatchedSqlite | WatchedPostgres]:
+    with watched(request.param, tmp_path) as watch:
+        yield watch
 
 
 def test_no_row_is_read_to_count_what_is_to_be_tried_again(watch: WatchedSqlite | WatchedPostgres) -> None:

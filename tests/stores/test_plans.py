@@ -8,7 +8,6 @@ touches. For a plan may name the right index, and read through all of it.
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -31,8 +30,7 @@ from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.protocols import Store
 from hipq.stores.values import EARLIEST
 from tests.contract.jobs import LATER, NOW, answer, new, ranked, waits
-from tests.servers import fresh_database
-from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite
+from tests.stores.watched import Seen, Watch, WatchedSqlite, watched
 
 SMALL: Final = 250
 """Jobs in each of the places where they can be."""
@@ -286,18 +284,8 @@ class Measured:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "sqlite":
-            connect = sqlite3.connect
-            patch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **how, factory=Recorder))
-            yield Measured(WatchedSqlite(tmp_path_factory.mktemp("plans") / "jobs.db"))
-        else:
-            with fresh_database() as url:
-                watch = WatchedPostgres(url, patch)
-                try:
-                    yield Measured(watch)
-                finally:
-                    watch.store.close()
+    with watched(request.param, tmp_path_factory.mktemp("plans")) as watch:
+        yield Measured(watch)
 
 
 def test_each_statement_uses_its_index(measured: Measured) -> None:

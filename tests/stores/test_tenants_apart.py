@@ -6,7 +6,6 @@ the tables are analyzed, and when the planner believes that they are empty.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,8 +13,7 @@ import pytest
 
 from hipq.job.model import LISTED
 from hipq.stores.filters import Filter
-from tests.servers import fresh_database
-from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite
+from tests.stores.watched import Seen, Watch, watched
 
 SMALL: Final = 200
 LARGE: Final = 10 * SMALL
@@ -103,18 +101,8 @@ class Measured:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "sqlite":
-            connect = sqlite3.connect
-            patch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **how, factory=Recorder))
-            yield Measured(WatchedSqlite(tmp_path_factory.mktemp("tenants") / "jobs.db"))
-        else:
-            with fresh_database() as url:
-                watch = WatchedPostgres(url, patch)
-                try:
-                    yield Measured(watch)
-                finally:
-                    watch.store.close()
+    with watched(request.param, tmp_path_factory.mktemp("tenants")) as watch:
+        yield Measured(watch)
 
 
 @pytest.mark.parametrize("name", FILTERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -15,8 +14,7 @@ from hipq.job.states import PARKED, READY, RETRY, SCHEDULED, WAITING
 from hipq.stores.claims import Claim
 from hipq.stores.filters import Filter
 from tests.contract.jobs import LATER, NOW, new
-from tests.servers import fresh_database
-from tests.stores.watched import Recorder, Watch, WatchedPostgres, WatchedSqlite
+from tests.stores.watched import Watch, watched
 
 SMALL: Final = 600
 LARGE: Final = 6 * SMALL
@@ -142,18 +140,8 @@ class _Order:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "sqlite":
-            connect = sqlite3.connect
-            patch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **how, factory=Recorder))
-            yield Measured(WatchedSqlite(tmp_path_factory.mktemp("walking") / "jobs.db"))
-        else:
-            with fresh_database() as url:
-                watch = WatchedPostgres(url, patch)
-                try:
-                    yield Measured(watch)
-                finally:
-                    watch.store.close()
+    with watched(request.param, tmp_path_factory.mktemp("walking")) as watch:
+        yield Measured(watch)
 
 
 @pytest.mark.parametrize("newest", [False, True])

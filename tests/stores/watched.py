@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.protocols import Store
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
+from tests.servers import OwnPostgres
 
 
 class Seen(NamedTuple):
@@ -202,6 +204,24 @@ class WatchedPostgres:
         ways = {node["Node Type"] for node in nodes}
         pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
         return Seen(text, frozenset(indexes), frozenset(whole), frozenset(ways), pages)
+
+
+@contextmanager
+def watched(store: str, folder: Path) -> Iterator[WatchedSqlite | WatchedPostgres]:
+    """An empty database of this kind. PostgreSQL's server is nobody else's: while a transaction is open in any of a
+    server's databases, entries of jobs that are gone are not marked, and each scan reads them again."""
+    with pytest.MonkeyPatch.context() as patch:
+        if store == "sqlite":
+            connect = sqlite3.connect
+            patch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **how, factory=Recorder))
+            yield WatchedSqlite(folder / "jobs.db")
+        else:
+            with OwnPostgres(in_memory=True, fsync="off", autovacuum="off") as server:
+                watch = WatchedPostgres(server.url, patch)
+                try:
+                    yield watch
+                finally:
+                    watch.store.close()
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
