@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.servers import fresh_database
 
-from bench import answers, around, beside, million, plain, rules
+from bench import answers, around, beside, counters, million, plain, rules
+from bench.database import fresh_database
 from bench.lines import HEADING, Bench, Line
 from bench.measure import scratch, steal, steal_between
 from bench.peers import PEERS, POSTGRES, REDIS, SQLITE, Listed, PeerFailed
@@ -32,6 +32,7 @@ Group = Callable[[Bench], Iterator[Line]]
 GROUPS: dict[str, Group] = {
     "plain": plain.lines,
     "peers": plain.compared,
+    "counters": counters.lines,
     "rules": rules.lines,
     "beside": beside.lines,
     "answers": answers.lines,

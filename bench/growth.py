@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.servers import fresh_database
-
 from bench.curves import QUICK, Curve, Curves, Sizes, workers
+from bench.database import fresh_database
 from bench.growth_page import load, verdict, write
 from bench.lines import figure
 from bench.measure import scratch

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
-from tests.servers import fresh_database
 
+from bench.database import fresh_database
 from bench.lines import THE_LIMIT, Bench, Line
 from bench.peers import SQLITE
 from bench.served import Worker, declare, until_alive

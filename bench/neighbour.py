@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.servers import fresh_database
 
 from bench.crowd import table
+from bench.database import fresh_database
 from bench.growth_page import PHASES, STEP, Step, load, write
 from bench.lines import PAYLOAD
 from bench.measure import percentile

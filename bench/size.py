@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.servers import fresh_database
 
+from bench.database import fresh_database
 from hipq import Hipq, Job, Wait
 
 PAYLOADS = (100, 1_000, 10_000)

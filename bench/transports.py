@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import psycopg
 import pytest
-from tests.servers import fresh_database
 
 from bench import transports_http as http
+from bench.database import fresh_database
 from bench.lines import ROUNDS, Bench, Broken
 from bench.measure import best, scratch, seconds, steal, steal_between
 from bench.peers import POSTGRES, SQLITE

