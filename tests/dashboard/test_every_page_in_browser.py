@@ -9,8 +9,8 @@ import pytest
 
 from hipq.dashboard import live
 from hipq.dashboard.site import ROUTES
-from tests.dashboard.axe import COLOURS, ROOM, barriers
-from tests.dashboard.looks import DARK, LIGHT, LOOKS, PHONE, Look, put_on
+from tests.dashboard.axe import barriers, faults_of, too_wide
+from tests.dashboard.looks import LIGHT, LOOKS, Look, put_on
 from tests.dashboard.person import Person, person
 from tests.dashboard.serving import eventually
 
@@ -18,10 +18,7 @@ FIRST_VIEW: Final = 150_000
 """The most bytes that the overview and all that it loads may be."""
 NO_PAGES: Final = {"/health", "/jobs/{id}/data", "/jobs/{id}/result", "/answers/{id}/data"}
 """What is downloaded, or for programs."""
-UNFOLDED: Final = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
 LOADED: Final = "performance.getEntriesByType('resource').map(one => one.name)"
-RULES: Final = {LIGHT: (), DARK: COLOURS, PHONE: ROOM}
-"""Only by day a page is looked at for everything: the other rules find the same in each light and on each screen."""
 WATCHED: Final = """
     window.shifts = [];
     const watch = list => shifts.push(...list.getEntries().map(one => one.value));
@@ -109,11 +106,7 @@ def looked_at(ada: Person, path: str, look: Look) -> list[str]:
     loads = any("uPlot" in url for url in ada.browser.evaluate(LOADED))
     assert draws == loads, path
     wrong = ada.complaints()
-    if ada.app.url.startswith("sqlite"):
-        ada.browser.evaluate(UNFOLDED)
-        wrong += barriers(ada.browser, RULES[look])
-    if (width := ada.browser.evaluate("document.documentElement.scrollWidth")) > look.width:
-        wrong.append(f"is {width} pixels wide")
+    wrong += faults_of(ada.browser, look) if ada.app.url.startswith("sqlite") else too_wide(ada.browser, look)
     return wrong
 
 

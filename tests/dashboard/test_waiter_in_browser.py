@@ -7,8 +7,8 @@ from pathlib import Path
 from hipq.dashboard import asgi
 from hipq.waiter.poller_notes import PollerNote
 from tests.daemon.browser import Browser
-from tests.dashboard.axe import COLOURS, ROOM, barriers
-from tests.dashboard.looks import LIGHT, LOOKS, put_on
+from tests.dashboard.axe import faults_of
+from tests.dashboard.looks import LOOKS, put_on
 from tests.dashboard.serving import Served
 from tests.waiter.cloud import HOUR, Cloud, message
 from tests.waiter.conftest import cloud
@@ -30,11 +30,7 @@ def test_every_page_of_the_waiter(cloud: Cloud, tmp_path: Path) -> None:
             put_on(browser, look)
             for path in ("/waiter", f"/waiter/messages?table={queue}", f"/waiter/message?queue={queue}&id=m-7"):
                 assert browser.open(f"{served.address}{path}") == 200
-                found = [*browser.complaints, *barriers(browser, () if look is LIGHT else (*COLOURS, *ROOM))]
-                wrong += [(path, one) for one in found]
-                if (width := browser.evaluate("document.documentElement.scrollWidth")) > look.width:
-                    wrong.append((path, f"is {width} pixels wide"))
-                browser.complaints.clear()
+                wrong += [(path, one) for one in faults_of(browser, look)]
         assert wrong == []
         browser.click("document.querySelector('button.grave')")
         browser.eventually("location.pathname == '/waiter' && document.querySelector('.notice') !== null")
