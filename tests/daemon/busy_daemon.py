@@ -15,7 +15,6 @@ from hipq.dashboard.application import Dashboard
 from hipq.dashboard.gate import Gate
 from hipq.dashboard.site import Site
 from hipq.dashboard.visit import Role, Visitor
-from hipq.journal import JournalFinding
 from hipq.sandbox.policy import Policy, RetryPolicy
 from tests.daemon.working import add, daemon, ended, python, row
 from tests.dashboard.serving import Served
@@ -64,8 +63,6 @@ def _filled(found: Daemon) -> dict[str, list[str]]:
     for one in paid:
         ended(found, one)
     until(lambda: all(row(found, one).failures == 1 for one in reminded))
-    why = "a payload of 20,000,000 bytes, where the database takes 16,777,216"
-    found.journal.found.append(JournalFinding("refused", "1", 0, 0, why, kept="quarantine/1.2.refused"))
     return {
         "/tenants": ["/tenants"],
         "/tenants/{name}": ["/tenants/acme", "/tenants/zeta"],

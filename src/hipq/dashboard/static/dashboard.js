@@ -5,7 +5,7 @@
 const two = (number) => String(number).padStart(2, "0");
 const skew = Date.now() - Number(document.documentElement.dataset.now || Date.now());
 function lasting(seconds) {
-  if (seconds < 1) return `${Math.round(seconds * 1000)}ms`;
+  if (seconds < 1) return `${seconds < 0.01 ? Number((seconds * 1000).toPrecision(2)) : Math.round(seconds * 1000)}ms`;
   if (seconds < 59.5) return seconds < 10 ? `${Number(seconds.toPrecision(2))}s` : `${Math.round(seconds)}s`;
   const whole = Math.round(seconds), minutes = Math.floor(whole / 60), hours = Math.floor(whole / 3600), days = Math.floor(whole / 86400);
   if (hours < 1) return `${minutes}m${two(whole % 60)}s`;
@@ -113,7 +113,7 @@ document.addEventListener("click", async (event) => {
 const spread = (value) => value >= 1e6 ? `${value / 1e6}M` : value >= 1e3 ? `${value / 1e3}k` : `${value}`;
 function hour(seconds) {
   const at = new Date(seconds * 1000);
-  return at.getHours() || at.getMinutes() ? `${two(at.getHours())}:${two(at.getMinutes())}` : `${at.getDate()}.${at.getMonth() + 1}.`;
+  return at.getHours() || at.getMinutes() ? `${two(at.getHours())}:${two(at.getMinutes())}` : `${at.getDate()} ${at.toLocaleString("en", { month: "short" })}`;
 }
 function draw(plot) {
   const series = JSON.parse(plot.dataset.chart);
