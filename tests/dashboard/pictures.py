@@ -35,6 +35,7 @@ TITLE: Final = """# Every page of the dashboard
 What each page looks like, by day, by night and on a phone. [The dashboard](dashboard.md) says what they are for.
 `python -m tests.dashboard.pictures` takes these pictures.
 """
+COLUMNS: Final = "| by day | by night | on a phone |\n| --- | --- | --- |"
 WITHOUT_PATHS: Final = f"""
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (texts.nextNode())
@@ -87,7 +88,7 @@ class Gallery:
     def take(self, address: str, paths: Mapping[str, Sequence[str]]) -> None:
         for pattern, faces in paths.items():
             name = re.sub("[^a-z]+", "-", pattern).strip("-") or "overview"
-            self._lines.append(f"\n## `{pattern}`\n")
+            self._lines.append(f"## `{pattern}`\n")
             for number, path in enumerate(faces, 1):
                 self._take(f"{address}{path}", f"{name}-{number}")
 
@@ -100,10 +101,8 @@ class Gallery:
             taken = self._browser.ask("Page.captureScreenshot", format="webp", quality=50)["data"]
             (PAGES / f"{name}-{look.name}.webp").write_bytes(b64decode(taken))
             pictures.append(f"![{look.name}](images/pages/{name}-{look.name}.webp)")
-        title = self._browser.evaluate("document.title")
-        self._lines.append(
-            f"{title}\n\n| by day | by night | on a phone |\n| --- | --- | --- |\n| {' | '.join(pictures)} |\n"
-        )
+        title = self._browser.evaluate("document.title").removesuffix(" · hipq")
+        self._lines.append(f"{title}:\n\n{COLUMNS}\n| {' | '.join(pictures)} |\n")
 
     def write(self) -> None:
         (FOLDER.parent / "dashboard-pages.md").write_text("\n".join(self._lines))
