@@ -174,7 +174,7 @@ class Inbox:
     def prune(self) -> int:
         """Delete answers that need not be kept any longer, as engines do every minute; returns how many."""
         total = 0
-        while count := self._store.prune_answers([], self._store.now(), STEP)[1]:
+        while count := self._store.maintain([], self._store.now(), STEP).answers:
             total += count
         if total:
             self._events.emit(InboxEvent.ANSWERS_PRUNED, self._store.now(), count=total)

@@ -121,9 +121,7 @@ class Due:
         in plain SQL; each when its time has come."""
         if steady >= self._timetable.prune:
             served = [watch.queue.number for watch in self._watches.served()]
-            more = prune.answers(self._setup.store, served, self._setup.events, now)
-            more |= self._setup.store.prune_progress(served, prune.STEP) >= prune.STEP
-            more |= self._setup.store.fold_activity(served, now)
+            more = prune.maintain(self._setup.store, served, self._setup.events, now)
             self._timetable.prune = steady + (0 if more else PRUNE_EVERY)
         if self.brings(steady):
             self._bring_answers(now, steady)

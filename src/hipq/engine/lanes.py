@@ -246,7 +246,7 @@ class Round:
     # -- looks ------------------------------------------------------------------------------------------------------
     def _look(self) -> None:
         if self._next_tenant == TOP:
-            self._todo = self._store.todo_types(self._queue, CLAIMS)
+            self._todo = self._store.waiting_types(self._queue, CLAIMS, todo=True)
             self._steps, self._seen = 0, set()
         self._steps += 1
         tenants = self._store.tenants(self._queue, self._next_tenant, TENANTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hipq.engine import timetable
@@ -16,6 +16,7 @@ from hipq.engine.stop import Stop
 from hipq.engine.timetable import LINGER, Timetable
 from hipq.engine.turn import Turn
 from hipq.errors import StoreUnavailable
+from hipq.executors.execution import Execution
 from hipq.job.event_names import EngineEvent
 from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.waker import ELSEWHERE, HERE, NOTIFIED, News
@@ -37,12 +38,16 @@ class Engine:
             for watch in self.watches.values():
                 watch.hungry = False  # the first peek says where there is something to claim
         self.batch = Batch(setup, self.watches, self.timetable, self.stop_requests)
-        self.in_flight = self.batch.in_flight
         self.standby = Standby()
         self.lease = Lease(setup, self.watches, self.batch, self.timetable, self.standby)
         self._turn = Turn(setup, self.stop_requests, self.timetable, self.watches, self.batch, self.lease, self.standby)
         self.torn = False
         """Descriptors of this process were closed by a handler: nothing that has some is to be used or closed."""
+
+    @property
+    def in_flight(self) -> Mapping[int, Execution]:
+        """The jobs that this engine has claimed and not saved, by their ids."""
+        return self.batch.in_flight
 
     @property
     def engine_id(self) -> int:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from hipq.stores.protocols import VERBS, Store
+from hipq.stores.protocols import Store
+
+VERBS: Final = frozenset(
+    name for part in Store.__mro__[1:-1] for name, verb in vars(part).items() if callable(verb) and name[0] != "_"
+)
+"""The names of all verbs."""
 
 
 class Forwarding(ABC):

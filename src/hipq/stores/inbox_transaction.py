@@ -280,7 +280,7 @@ def close_out(inbox: InboxTransaction, saved: Sequence[Change], matched: Matched
         inbox.mark_used(used, now)
     if placed:
         inbox.place(placed)
-    # Jobs that never waited, which are most, are left to `Store.prune_answers`: a statement here costs every turn.
+    # Jobs that never waited, which are most, are left to `Store.maintain`: a statement here costs every turn.
     ended = [(one.before.id, one.answer) for one in saved if one.after.state == FINAL and one.before.wait]
     left = inbox.place_leftovers(ended) if ended else []
     return [one for one in placed if one.state != BUFFERED] + left

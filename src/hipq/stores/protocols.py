@@ -14,7 +14,7 @@ What every store promises, and the contract suite (`tests.contract`) checks:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from hipq.job.activity import Activity
 from hipq.job.answer import Kept, NewAnswer
@@ -36,6 +36,7 @@ from hipq.stores.values import (
     EndPlace,
     EngineSeen,
     Limits,
+    Maintained,
     Pruned,
     QueueTables,
     Stored,
@@ -44,7 +45,7 @@ from hipq.stores.values import (
 )
 
 if TYPE_CHECKING:
-    from hipq.stores.waker import News  # programs that only add jobs need not load what it takes
+    from hipq.stores.waker import Waking  # programs that only add jobs need not load what it takes
 
 
 class Clocked(Protocol):
@@ -52,25 +53,6 @@ class Clocked(Protocol):
 
     def now(self) -> int:
         """The time of jobs: the store's clock where it has one of its own."""
-
-
-class Waking(Protocol):
-    """The sleep of one engine, and what ends it."""
-
-    def wait(self, seconds: float) -> News:
-        """Sleep until something may have changed or `notify` is called: where. No news: a handler has ended, or the
-        time is over."""
-
-    def notify(self, *, done: bool = False) -> None:
-        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
-        Any thread and any signal handler may call it."""
-
-    @property
-    def hears_queues(self) -> bool:
-        """Whether news of other processes comes here, and says which queue it is about."""
-
-    def clear(self) -> None:
-        """The handlers that have ended until now are known: they need not end the next wait."""
 
 
 class SetupStore(Protocol):
@@ -112,14 +94,6 @@ class JobStore(Protocol):
         """Store jobs. With `all_or_nothing` a duplicate raises DuplicateKey and stores none of them. With `conn`, the
         user's own connection, they commit with its transaction."""
 
-    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
-        """Store jobs of a journal under ids they were given there; if the store's place in that journal is still
-        `before`, and with its move to `after`: so what is read twice is stored once. False if it is another: then
-        nothing is stored. Nor is it if one has a key that a live job has: DuplicateKey."""
-
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        """Which of these `ingest` refuses, one after the other, and why, by id. Nothing is stored."""
-
     def get(self, job_id: int) -> Row | None:
         """A job, live or final."""
 
@@ -144,8 +118,9 @@ class JobStore(Protocol):
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
 
-    def waiting_types(self, queue: int) -> list[str]:
-        """The types of jobs that can be claimed, whoever has their code; a type may be named twice."""
+    def waiting_types(self, queue: int, most: int = 1 << 62, *, todo: bool = False) -> list[str]:
+        """The types of jobs that can be claimed, whoever has their code, up to so many. `todo`: only those of jobs that
+        wait for other code than their handler."""
 
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
         """How many jobs of each phase there are, ready ones of each of these types; it stops counting at `most`, and
@@ -165,6 +140,18 @@ class JobStore(Protocol):
         """Look at final jobs from one place on and up to another, oldest first, not more than `limit`, and delete
         those that have this job_type, this code and this tenant, if such are given. `keep`: go on up to the last
         `keep` jobs, if those begin later than `before`; the result says where that is, for the next step."""
+
+
+class JournalStore(Protocol):
+    """Jobs that a journal has taken in, and that come into the store from there."""
+
+    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
+        """Store jobs of a journal under ids they were given there; if the store's place in that journal is still
+        `before`, and with its move to `after`: so what is read twice is stored once. False if it is another: then
+        nothing is stored. Nor is it if one has a key that a live job has: DuplicateKey."""
+
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        """Which of these `ingest` refuses, one after the other, and why, by id. Nothing is stored."""
 
 
 class EngineStore(Protocol):
@@ -201,9 +188,6 @@ class EngineStore(Protocol):
     def report(self, reports: Sequence[Report], now: int) -> set[int]:
         """Store what handlers say of their progress, each in the place of what was said of the job before; the ids of
         the jobs that still have the token named. Neither the jobs nor their tokens are changed."""
-
-    def prune_progress(self, queues: Sequence[int], limit: int) -> int:
-        """Delete the progress of jobs of these queues that have ended, up to `limit` a queue; how many."""
 
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
         """The tokens of those of these jobs that are live: one statement for all of them."""
@@ -260,10 +244,6 @@ class AnswerStore(Protocol):
     def drop_answer(self, answer_id: int) -> bool:
         """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
 
-    def prune_answers(self, queues: Sequence[int], now: int, limit: int) -> tuple[int, int]:
-        """Mark answers as late that were kept for jobs of these queues which ended and never waited for them, up to
-        `limit` a queue; and delete answers that need not be kept any longer, up to `limit`. How many of each."""
-
 
 class RuleStore(Protocol):
     """What may start: the rules of a queue, what its limits hold, and its code throttler's ticket."""
@@ -303,9 +283,6 @@ class TenantStore(Protocol):
         """Of each of these tenants the lanes before a place in which jobs are ready, its last lane first: up to so many
         each, and of each lane up to so many jobs are counted. All jobs of a tenant's lane have the same type."""
 
-    def todo_types(self, queue: int, most: int) -> list[str]:
-        """Types of which jobs wait for other code than their handler, up to so many."""
-
     def usage(
         self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"
     ) -> dict[str, Usage]:
@@ -333,9 +310,12 @@ class ActivityStore(Protocol):
         days: they count where these begin. At most 2,000 periods, else it is Invalid; so it returns at most 2,000 rows,
         or as many for each queue, or for each job type that is counted apart."""
 
-    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
-        """Add counters of minutes up to those of hours, and of hours to those of days, where they are old, and delete
-        those of days that are very old; whether there may be more to do. It does a bounded part of it."""
+    def maintain(self, queues: Sequence[int], now: int, limit: int) -> Maintained:
+        """One step of what is done now and then, each part of it a transaction of its own. Answers that were kept for
+        jobs of these queues which ended and never waited for them are marked as late, up to `limit` a queue; the
+        progress of jobs of these queues that have ended is deleted, up to `limit` a queue. Answers of any queue that
+        need not be kept any longer are deleted, up to `limit`. Old counters of these queues are folded: minutes into
+        hours, hours into days, and very old days are deleted."""
 
 
 class NoteStore(Protocol):
@@ -353,19 +333,17 @@ class AuditStore(Protocol):
     """The audit log: what people did by hand, and what they were refused."""
 
     def record(self, entry: AuditEntry) -> None:
-        """Add an entry; it gets a number of its own."""
+        """Add an entry; it gets a number of its own. After that some entries go that are more than 400 days older."""
 
     def audit_log(self, before: int, limit: int) -> list[AuditEntry]:
         """Up to `limit` entries, the newest first: of those before this number, if it is not 0."""
-
-    def prune_audit_log(self, before: int, limit: int) -> int:
-        """Delete entries from before a moment, the oldest first, up to `limit`; how many."""
 
 
 class Store(
     Clocked,
     SetupStore,
     JobStore,
+    JournalStore,
     EngineStore,
     LeaseStore,
     AnswerStore,
@@ -377,9 +355,3 @@ class Store(
     Protocol,
 ):
     """All that hipq asks of a database."""
-
-
-VERBS: Final = frozenset(
-    name for part in Store.__mro__[1:-1] for name, verb in vars(part).items() if callable(verb) and name[0] != "_"
-)
-"""The names of all verbs."""

@@ -206,6 +206,19 @@ class Delivered(NamedTuple):
     answer, because the store may be away right after it."""
 
 
+class Maintained(NamedTuple):
+    """What one step of maintenance did."""
+
+    late: int
+    """Answers that were marked as late."""
+    answers: int
+    """Answers that were deleted."""
+    progress: int
+    """Jobs that have ended and whose progress was deleted."""
+    folded: bool
+    """Whether counters were folded, so that there may be more to fold."""
+
+
 class Pruned(NamedTuple):
     """What one step of a prune did."""
 

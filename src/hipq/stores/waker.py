@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from hipq.job.model import New
 from hipq.job.states import READY
@@ -25,6 +25,25 @@ NO_NEWS: Final[News] = {}
 
 SOON: Final = 120 * SECOND
 """A job due later than this is found by the engines' own looking, which is once a minute at least."""
+
+
+class Waking(Protocol):
+    """The sleep of one engine, and what ends it."""
+
+    def wait(self, seconds: float) -> News:
+        """Sleep until something may have changed or `notify` is called: where. No news: a handler has ended, or the
+        time is over."""
+
+    def notify(self, *, done: bool = False) -> None:
+        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
+        Any thread and any signal handler may call it."""
+
+    @property
+    def hears_queues(self) -> bool:
+        """Whether news of other processes comes here, and says which queue it is about."""
+
+    def clear(self) -> None:
+        """The handlers that have ended until now are known: they need not end the next wait."""
 
 
 class Waker:

@@ -68,7 +68,7 @@ class ActivityVerbs(Dialect):
             found = sql.run(query, given)
         return [Activity(starts, queue, job_type, tuple(counts)) for starts, queue, job_type, *counts in found]
 
-    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
         more = [self._folded(queues, fold, now) for fold in FOLDS]
         return any(more)
 

@@ -60,7 +60,7 @@ class JobVerbs(Dialect):
             found = sql.found("progress", id=job_id, attempt=attempt)
         return Reported(*found[0]) if found else None
 
-    def prune_progress(self, queues: Sequence[int], limit: int) -> int:
+    def _prune_progress(self, queues: Sequence[int], limit: int) -> int:
         with self._reading() as sql:
             some = {queue for (queue,) in sql.found("progress_queues")}
         return sum(self._changed_if_any("progress_prune", queue, limit=limit) for queue in sorted(some & set(queues)))
@@ -132,9 +132,10 @@ class JobVerbs(Dialect):
         counted = {one.phase: one.jobs for one in others} | dict(more)
         return Counts(**counted, next_start=due[SCHEDULED], next_timeout=due[WAITING])
 
-    def waiting_types(self, queue: int) -> list[str]:
+    def waiting_types(self, queue: int, most: int = 1 << 62, *, todo: bool = False) -> list[str]:
         with self._reading() as sql:
-            return [name for (name,) in sql.found("waiting_types", queue)]
+            found = sql.found("todo_types", queue, most=most) if todo else sql.found("waiting_types", queue)
+        return list(dict.fromkeys(name for (name,) in found))[:most]
 
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
         found: list[Depth] = []

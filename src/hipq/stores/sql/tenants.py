@@ -22,9 +22,6 @@ class TenantVerbs(Dialect):
         places = msgspec.json.encode(before).decode()
         return [WaitingLane(*row) for row in self._found("lanes", queue, places=places, each=each, count=count)]
 
-    def todo_types(self, queue: int, most: int) -> list[str]:
-        return [name for (name,) in self._found("todo_types", queue, most=most)]
-
     def usage(
         self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"
     ) -> dict[str, Usage]:

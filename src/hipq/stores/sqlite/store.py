@@ -19,12 +19,10 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
-from hipq.stores.sql.activity import ActivityVerbs
-from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
@@ -51,9 +49,7 @@ _SMALL: Final = {EXECUTING: "_owner", PARKED: "_parked"}
 _PHASES: Final = {**_SMALL, READY: "_ready", SCHEDULED: "_stage", WAITING: "_wait"}
 
 
-class SqliteStore(
-    JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs, ActivityVerbs
-):
+class SqliteStore(MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
     _insert: Insert
     _rulebook: SqliteRulebook
     at_once = 1
