@@ -1,4 +1,4 @@
-"""`app.answers`: the way by which every answer is delivered; and all that arrived, to list, to replay, to drop."""
+"""`app.answers`: delivers every answer, and lists, replays, moves and drops those that arrived."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BATCH_SIZE: Final = 64 << 20
 class Count(NamedTuple):
     answers: int
     copies: int
-    """How often the answers arrived, in all."""
+    """How often the answers arrived, counting repeats."""
 
 
 class Replayed(NamedTuple):

@@ -10,15 +10,15 @@ from hipq.stores.claims import Claim
 
 
 class ClaimPlanner:
-    """What to claim, from the queues that may have something."""
+    """Plans the claims of one turn, over all queues that may have work."""
 
     def __init__(self, watches: QueueWatches) -> None:
         self._watches = watches
         self._turn = list(watches)
-        """The queues in the order in which they are asked; at each claim the first goes to the end."""
+        """The queues in the order in which they are asked. At each claim the first moves to the end."""
 
     def wants(self, room: int, spare: Spare) -> bool:
-        """Whether something could be claimed now, as far as is known."""
+        """Whether there may be something to claim."""
         hungry = [watch for watch in self._watches.served() if watch.hungry]
         return bool(hungry) if room > 0 else any(_wants_spare(watch, spare) for watch in hungry)
 

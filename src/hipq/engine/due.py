@@ -1,5 +1,5 @@
-"""Step 1 of a turn: what time alone brings about. Scheduled jobs start, waiting jobs time out, schedules tick, windows
-close; and answers that other programs wrote in plain SQL are matched."""
+"""Step 1 of a turn: what happens because time has passed. Scheduled jobs start, waiting jobs time out, cron schedules
+tick, windows close. Answers that other programs wrote in plain SQL are matched here, too."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
 
 PRUNE_EVERY: Final = 60_000_000
-"""Microseconds between looks for answers that came too late, for what need not be kept any longer, and for counters of
-minutes that are to be folded."""
+"""Microseconds between two steps of maintenance: late and old answers, progress of ended jobs, old counters."""
 BROUGHT: Final = 50
 """Answers in plain SQL that a turn matches, each in a transaction of its own: no lease may end meanwhile."""
 FEW_BUSY: Final = 2
-"""How many of these may wait for a row that somebody has locked: each wait may take a second or two."""
+"""How many of these answers may meet a locked row before the turn leaves the others for later. Each may wait a second
+or two."""
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class Due:
     _timetable: Timetable
     _ticks: Ticks | None = None
     new_answers: bool = False
-    """There were answers in plain SQL at the last peek."""
+    """Whether the last peek found answers in plain SQL."""
 
     def changes(self, now: int, steady: int) -> list[Change]:
         self._tick(now)
@@ -60,7 +60,7 @@ class Due:
         return changes
 
     def peeked(self, found: Sequence[Peek], now: int) -> None:
-        """Look at the schedules that were changed, if a peek has found some."""
+        """Read the changed schedules again, if a peek has found some."""
         if self._ticks or any(peek.crons for peek in found):
             self._schedules.peeked(found, now)
 
@@ -69,7 +69,7 @@ class Due:
         return self._ticks is not None and 0 < self._ticks.next(self._watches.locked) <= now
 
     def next(self, has_room: bool) -> int:
-        """When there is something to do by the calendar; 0 = no such moment is known."""
+        """The next moment at which something is due by the calendar; 0 = none is known."""
         times = [moment for watch in self._watches.served() for moment in watch.moments(has_room)]
         if self._ticks:
             times.append(self._ticks.next(self._watches.locked))
@@ -104,8 +104,8 @@ class Due:
         return self._ticks
 
     def _roll(self, now: int, steady: int) -> list[Change]:
-        """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
-        meanwhile, so there is no hurry: a few at a time while there is other work."""
+        """Schedule jobs that did not start before their window closed for its next opening. Claims pass them over
+        meanwhile, so there is no hurry: only a few at a time while there is other work."""
         closed = [watch for watch in self._watches.values() if watch.closed]
         if not closed or steady < self._timetable.roll:
             return []
@@ -117,8 +117,7 @@ class Due:
 
     # -- answers ----------------------------------------------------------------------------------------------------
     def answers(self, now: int, steady: int) -> None:
-        """Delete old answers and the progress of jobs that have ended, fold old counters, and match answers that came
-        in plain SQL; each when its time has come."""
+        """Do a step of maintenance, and match answers that came in plain SQL, each when its time has come."""
         if steady >= self._timetable.prune:
             served = [watch.queue.number for watch in self._watches.served()]
             more = prune.maintain(self._setup.store, served, self._setup.events, now)
@@ -127,7 +126,8 @@ class Due:
             self._bring_answers(now, steady)
 
     def brings(self, steady: int) -> bool:
-        """Whether answers in plain SQL are to be matched now. Some may be left: those are tried once a poll."""
+        """Whether to match answers in plain SQL now. Answers that could not be matched are tried again once per
+        poll."""
         return self.new_answers and steady >= self._timetable.bring
 
     def _bring_answers(self, now: int, steady: int) -> None:
@@ -156,7 +156,8 @@ class Due:
 
 @dataclass(eq=False)
 class Peeks:
-    """Looks at what there is to do, now and next: after something happened, and once a poll as a safety net."""
+    """Peeks at the store for work that is due now or next: after something happened, and once per poll as a safety
+    net."""
 
     _setup: Setup
     _watches: QueueWatches
@@ -166,7 +167,7 @@ class Peeks:
     _timetable: Timetable
     _standby: Standby
     idle: bool = False
-    """Nothing was due and nothing executed at the last peek."""
+    """Whether nothing was due and nothing executed at the last peek."""
 
     def look(self, now: int) -> None:
         began = self._setup.steady()
@@ -185,7 +186,7 @@ class Peeks:
         self._timetable.peeked(began, 1.0 if alone else self._standby.share)
 
     def _work(self, found: Sequence[Peek], now: int) -> bool:
-        """Whether there is something to do, here or for another engine, that no time need pass for."""
+        """Whether there is work for this engine or another that does not have to wait for its time."""
         reminded = [self._remind(peek) for peek in found if peek.parked or peek.ready]
         return (
             self._lease.seen_owned
@@ -197,8 +198,8 @@ class Peeks:
         )
 
     def _remind(self, peek: Peek) -> bool:
-        """Jobs wait there: ask the throttler about them (again) or, where no throttler is left, make parked ones ready;
-        whether some are."""
+        """Jobs wait for a throttler: remind it. Where no throttler is left, make parked jobs ready instead. Whether
+        some became ready."""
         watch = self._watches[peek.queue]
         if watch.throttling:
             watch.throttling.remind(peek.ready, round(self._setup.poll * 1e6))

@@ -15,7 +15,7 @@ from hipq.job.waiting import Waiting
 from hipq.job.when import later
 
 LONGEST_PAUSE = 300.0
-"""Seconds between two calls of an answer handler that fails, at most."""
+"""The most seconds between two calls of an answer handler that fails."""
 
 
 def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
@@ -32,7 +32,7 @@ def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
 
 
 def progressed(row: Row, extend: float, now: int) -> Row:
-    """The job has looked at an answer that was not the last one: a sign of life (cases 12 and 13)."""
+    """The job has looked at an answer that was not the last one: a heartbeat (cases 12 and 13)."""
     wait = waiting.load(row.wait).anew()
     return _waits(row, replace(wait, until=later(now, extend)) if extend else wait, now, JobEvent.PROGRESS)
 

@@ -74,7 +74,7 @@ class AnswerVerbs(Dialect):
 
 
 def _key_of(sql: Sql, answer_id: int) -> list[Key]:
-    """The key of an answer, to be locked: a job that is about to be given the answer holds that lock."""
+    """The key of an answer, to be locked: a transaction that is about to give the answer to a job holds that lock."""
     found = sql.kept("answer", id=answer_id) if answer_id else []
     return [(one.queue, one.tenant, one.job_type, one.job_key) for one in found]
 

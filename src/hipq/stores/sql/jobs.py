@@ -146,7 +146,8 @@ class JobVerbs(Dialect):
             return found + [Depth(*one) for one in sql.found("depth_others", queue, most=most)]
 
     def _page_or_few(self, wanted: Filter, table: str) -> Mapping[str, str]:
-        """How a page is found. Where all are sorted, only their ids are: rows are read of those on the page."""
+        """The parts of find.sql. If all matching jobs have to be sorted, only their ids are, and then the rows on the
+        page are read."""
         page = self._page(wanted, table)
         if not wanted.few:
             return page
@@ -155,7 +156,7 @@ class JobVerbs(Dialect):
         return {"where": few, "by": "", "order": f"id{wanted.order}", "limit": ":limit"}
 
     def _of_tables(self, name: str, queue: int, pages: Sequence[tuple[str, Mapping[str, str]]], around: str) -> Any:
-        """A file's statement for each of these tables, and a statement around them all."""
+        """One statement around those of a file for each of these tables."""
         found = [self._statements.text(name, queue, **{"table": f"{{{table}}}", **page}) for table, page in pages]
         parts = " UNION ALL ".join(f"SELECT * FROM ({one}) AS one" for one in found)
         return self._statements.spell(around.format(parts))
@@ -195,7 +196,7 @@ class JobVerbs(Dialect):
 
     @abstractmethod
     def _prune(self, queue: int, **values: Any) -> tuple[int, EndPlace | None]:
-        """One step of a prune: how many jobs were deleted, and the last place that was looked at."""
+        """Do one step of a prune. Returns how many jobs were deleted, and the last place that was looked at."""
 
     # -- engines and their leases -----------------------------------------------------------------------------------
     def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
@@ -220,7 +221,7 @@ class JobVerbs(Dialect):
         return None
 
     def _clock_said(self, now: int) -> None:
-        """What the database's clock said just now, where it has one."""
+        """Learn what the database's clock, if it has one, says now."""
 
     def engines(self) -> list[EngineSeen]:
         with self._reading() as sql:

@@ -1,4 +1,4 @@
-"""The verb that clears away what nobody needs any longer."""
+"""The verb that deletes what nobody needs any longer, part by part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of engines that go round lanes by a plan of their own, of notes, and of the journal."""
+"""The verbs about tenants and their lanes, notes, and jobs that come from a journal."""
 
 from __future__ import annotations
 
