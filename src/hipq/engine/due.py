@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PRUNE_EVERY: Final = 60_000_000
 """Microseconds between two steps of maintenance: late and old answers, progress of ended jobs, old counters."""
-BROUGHT: Final = 50
+ANSWERS_AT_ONCE: Final = 50
 """Answers in plain SQL that a turn matches, each in a transaction of its own: no lease may end meanwhile."""
 FEW_BUSY: Final = 2
 """How many of these answers may meet a locked row before the turn leaves the others for later. Each may wait a second
@@ -47,7 +47,7 @@ class Due:
 
     def changes(self, now: int, steady: int) -> list[Change]:
         self._tick(now)
-        changes = self._roll(now, steady)
+        changes = self._reschedule(now, steady)
         for watch in self._watches.served():
             if watch.retry_at and watch.retry_at <= now:
                 watch.work_available()
@@ -103,16 +103,16 @@ class Due:
             self._ticks = Ticks(self._setup)
         return self._ticks
 
-    def _roll(self, now: int, steady: int) -> list[Change]:
+    def _reschedule(self, now: int, steady: int) -> list[Change]:
         """Schedule jobs that did not start before their window closed for its next opening. Claims pass them over
         meanwhile, so there is no hurry: only a few at a time while there is other work."""
         closed = [watch for watch in self._watches.values() if watch.closed]
-        if not closed or steady < self._timetable.roll:
+        if not closed or steady < self._timetable.reschedule:
             return []
         step = max((STEP // 10 if self._batch.in_flight else STEP) // len(closed), 1)
         free = [watch for watch in closed if watch.queue.number not in self._watches.locked]
-        changes = [change for watch in free for change in watch.roll(self._setup.store, step, now)]
-        self._timetable.roll = self._timetable.after_poll(steady) if self._batch.in_flight else 0
+        changes = [change for watch in free for change in watch.reschedule(self._setup.store, step, now)]
+        self._timetable.reschedule = self._timetable.after_poll(steady) if self._batch.in_flight else 0
         return changes
 
     # -- answers ----------------------------------------------------------------------------------------------------
@@ -122,25 +122,27 @@ class Due:
             served = [watch.queue.number for watch in self._watches.served()]
             more = prune.maintain(self._setup.store, served, self._setup.events, now)
             self._timetable.prune = steady + (0 if more else PRUNE_EVERY)
-        if self.brings(steady):
-            self._bring_answers(now, steady)
+        if self.delivers(steady):
+            self._deliver_answers(now, steady)
 
-    def brings(self, steady: int) -> bool:
+    def delivers(self, steady: int) -> bool:
         """Whether to match answers in plain SQL now. Answers that could not be matched are tried again once per
         poll."""
-        return self.new_answers and steady >= self._timetable.bring
+        return self.new_answers and steady >= self._timetable.deliver
 
-    def _bring_answers(self, now: int, steady: int) -> None:
+    def _deliver_answers(self, now: int, steady: int) -> None:
         """Match answers that other programs wrote in plain SQL (docs/tables.md)."""
-        assert self._setup.bring
+        assert self._setup.deliver
         self.new_answers = False
-        self._timetable.bring = self._timetable.after_poll(steady)
+        self._timetable.deliver = self._timetable.after_poll(steady)
         served = tuple(watch.queue.number for watch in self._watches.served())
-        found = self._setup.store.answers(AnswerFilter(state=NEW, queues=served, limit=BROUGHT)) if served else []
+        found = (
+            self._setup.store.answers(AnswerFilter(state=NEW, queues=served, limit=ANSWERS_AT_ONCE)) if served else []
+        )
         busy = 0
         for one in found:
             try:
-                self._setup.bring(one)
+                self._setup.deliver(one)
                 self._watches[one.queue].work_available()
             except (NotFound, Conflict, StoreRefused):
                 pass  # another engine was faster; or nobody can store it: it is left where it is
@@ -150,8 +152,8 @@ class Due:
                 busy += 1
             if busy == FEW_BUSY:
                 break  # each has waited for a row: the others come at the next poll, with the lease renewed
-        if len(found) == BROUGHT and busy < FEW_BUSY:
-            self.new_answers, self._timetable.bring = True, steady
+        if len(found) == ANSWERS_AT_ONCE and busy < FEW_BUSY:
+            self.new_answers, self._timetable.deliver = True, steady
 
 
 @dataclass(eq=False)
@@ -173,15 +175,15 @@ class Peeks:
         began = self._setup.steady()
         wanted = [(watch.queue.number, watch.queue.types) for watch in self._watches.served()]
         found = self._setup.store.peek(wanted, self._watches.strategies)
-        self._lease.part_with_cancelled(now, began)
+        self._lease.drop_cancelled(now, began)
         self._timetable.peeks.looked(began, self._setup.steady())
-        self._standby.looked(any(peek.ready and self._watches[peek.queue].is_content for peek in found))
+        self._standby.looked(any(peek.ready and self._watches[peek.queue].has_nothing for peek in found))
         for peek in found:
             self._watches[peek.queue].peeked(peek)
         self._due.peeked(found, now)
         self._lease.seen_owned = bool(self._watches.locked) or any(peek.owned for peek in found)
-        self._due.new_answers = bool(self._setup.bring) and any(peek.answers for peek in found)
-        self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.brings(began))
+        self._due.new_answers = bool(self._setup.deliver) and any(peek.answers for peek in found)
+        self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.delivers(began))
         alone = self._lease.seen_owned or not self._setup.store.waker.hears_queues
         self._timetable.peeked(began, 1.0 if alone else self._standby.share)
 

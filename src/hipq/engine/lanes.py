@@ -211,7 +211,7 @@ class Round:
     def _claim(self, lane: WaitingLane, room: int, hands: int) -> Claim:
         return Claim(self._queue, (lane.job_type,), min(room, BATCH, lane.jobs), lane=lane.lane, hands=hands)
 
-    def fed(self, claim: Claim, got: int, refused: bool = False) -> None:
+    def claimed(self, claim: Claim, got: int, refused: bool = False) -> None:
         """A claim returned this many jobs. `refused`: limits kept some from starting. A lane with fewer jobs than were
         claimed is forgotten until a look finds it again."""
         assert claim.lane is not None

@@ -40,7 +40,7 @@ class Lease:
     """Whether some engine had a job at the last peek, or nobody has peeked yet."""
     _rescues: PollBudget = field(default_factory=PollBudget)
 
-    # -- prove that we live -----------------------------------------------------------------------------------------
+    # -- renewing and taking ------------------------------------------------------------------------------------------
     def sweep(self, now: int, steady: int) -> tuple[list[Change], bool]:
         """Renew the lease, and look for jobs that other engines, or this one, left behind. Returns the changes that
         give them back, and whether there may be more."""
@@ -60,7 +60,7 @@ class Lease:
         more = len(orphans) >= rescue.STEP
         if not more:
             self._rescues.looked(began, self._setup.steady())
-        self._part([one for one in taken if one.run.result is None], now)  # of the others the token decides when saved
+        self._drop([one for one in taken if one.run.result is None], now)  # of the others the token decides when saved
         return orphans + back, more
 
     def next_sweep(self, steady: int) -> int:
@@ -88,7 +88,7 @@ class Lease:
         self.engine_id = engine_id  # not before: rows whose adoption was not confirmed must not look unstarted to us
         if expired and not left_behind:
             self._setup.events.emit(EngineEvent.LEASE_LOST, now, engine_id=expired, jobs=len(held))
-        self._part(lost, now)
+        self._drop(lost, now)
 
     def _adopt(self, held: Sequence[Execution], engine_id: int, now: int) -> list[Execution]:
         """Move jobs of an older lease of ours to the new one. Returns those that somebody else has taken."""
@@ -114,8 +114,8 @@ class Lease:
             self._watches[queue].work_available()
             self._timetable.peek_by(0)
 
-    # -- what is not ours any more ----------------------------------------------------------------------------------
-    def part_with_cancelled(self, now: int, steady: int) -> None:
+    # -- jobs that are no longer ours ----------------------------------------------------------------------------------
+    def drop_cancelled(self, now: int, steady: int) -> None:
         """Tell the handlers of jobs that were cancelled, or taken by another engine. Handlers that have only just begun
         wait for the next look: they may well end before it."""
         late = [one for one in self._batch.in_flight.values() if steady - one.launched >= LINGER]
@@ -124,9 +124,9 @@ class Lease:
             return
         tokens = self._setup.store.tokens([one.row.id for one in some])
         gone = [one for one in some if one.run.result is None and tokens.get(one.row.id) != one.row.token]
-        self._part(gone, now, tokens)
+        self._drop(gone, now, tokens)
 
-    def _part(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
+    def _drop(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
         """Drop jobs whose rows are no longer ours. A job that is not live was cancelled, or another engine has finished
         it: its handler is told, and may tidy up. A live job is another engine's by now. `tokens`: the tokens of the
         live jobs."""

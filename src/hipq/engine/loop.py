@@ -36,7 +36,7 @@ class Engine:
         self.watches = QueueWatches(setup)
         if len(self.watches) > FEW_QUEUES:
             for watch in self.watches.values():
-                watch.hungry = False  # the first peek says where there is something to claim
+                watch.may_have_work = False  # the first peek says where there is something to claim
         self.batch = Batch(setup, self.watches, self.timetable, self.stop_requests)
         self.standby = Standby()
         self.lease = Lease(setup, self.watches, self.batch, self.timetable, self.standby)

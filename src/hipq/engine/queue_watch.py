@@ -45,10 +45,10 @@ class QueueWatch:
         self.throttling: Throttling | None = None
         if queue.throttler:
             self.throttling = Throttling(setup.store, queue, setup.events, setup.run_spawned)
-        self._has_code = self.hungry = bool(queue.types)
+        self._has_code = self.may_have_work = bool(queue.types)
         """Whether there may be something to claim. After a claim that returned fewer jobs than it asked for: no, until
         something changes."""
-        self.content = False
+        self.skips_spare = False
         """Whether nothing is to start on spare slots until something changes."""
         self.round: Round | None = None
         """The queue's lanes, where lanes are claimed one by one."""
@@ -57,15 +57,15 @@ class QueueWatch:
             self.round.stale()
 
     @property
-    def is_content(self) -> bool:
+    def has_nothing(self) -> bool:
         """Whether nothing is known that could be claimed, and no rule keeps anything from starting."""
-        return not self.hungry and self.retry_at is None
+        return not self.may_have_work and self.retry_at is None
 
     # -- something may have changed ---------------------------------------------------------------------------------
     def claim_again(self) -> None:
         self._has_code = self._has_code or bool(self.queue.types)  # a type may be registered later
-        self.hungry = self._has_code
-        self.content = False
+        self.may_have_work = self._has_code
+        self.skips_spare = False
         if self.round is not None:
             self.round.stale()
 
@@ -80,7 +80,7 @@ class QueueWatch:
         if self.round is not None:
             for job_type, lane in lanes:
                 self.round.notice(job_type, lane)
-            self.content = False
+            self.skips_spare = False
 
     def made_room(self) -> None:
         """A job no longer counts against limits: where rules kept others from starting, they may start now."""
@@ -109,10 +109,10 @@ class QueueWatch:
         number = self.queue.number
         if claim.lane is not None:
             assert self.round is not None
-            self.round.fed(claim, of_lane, number in turned.refused)
-            self.hungry = self.hungry and bool(self.round)
+            self.round.claimed(claim, of_lane, number in turned.refused)
+            self.may_have_work = self.may_have_work and bool(self.round)
         elif got < claim.limit:
-            self.hungry = False
+            self.may_have_work = False
         if claim.admitted and self.throttling:
             self.throttling.claimed(got)
         self.retry_at = turned.refused.get(number)
@@ -128,7 +128,7 @@ class QueueWatch:
         if has_room:
             yield self.retry_at or 0
 
-    def roll(self, store: Store, step: int, now: int) -> list[Change]:
+    def reschedule(self, store: Store, step: int, now: int) -> list[Change]:
         """Schedule jobs that did not start before their window closed for its next opening, up to `step` of them."""
         types, windows = tuple(self.closed_types), tuple(self.closed)
         rows = store.due(self.queue.number, READY, now, step, types, windows)

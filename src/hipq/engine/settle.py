@@ -179,13 +179,13 @@ def _crashed(execution: Execution, result: Crashed, order: Order, now: int) -> _
     if execution.only_decides or row.phase == CANCELLING:
         after = transitions.crashed_aside(row, result.fault, now)
     elif row.phase == ANSWERED:
-        after = wait_transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
+        after = wait_transitions.crashed(row, result.fault, result.exitcode, now, _has_retry_handler(execution))
     else:
-        after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
+        after = transitions.crashed(row, result.fault, result.exitcode, now, _has_retry_handler(execution))
     return _Settled(after, JobEvent.GAVE_UP if after.state == FINAL else JobEvent.CRASHED)
 
 
-def _is_judged(execution: Execution) -> bool:
+def _has_retry_handler(execution: Execution) -> bool:
     """Whether some code decides about an error of this job. If this program has none, another may: one in which the
     job's strategy is registered, or a newer one that can read what is stored."""
     try:

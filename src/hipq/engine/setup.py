@@ -37,7 +37,7 @@ class Setup:
     chance: random.Random = field(default_factory=random.Random)
     added: Callable[[Sequence[New], Sequence[Stored]], None] = _nobody
     """Called with the jobs that handlers and schedules added."""
-    bring: Callable[[Kept], None] | None = None
+    deliver: Callable[[Kept], None] | None = None
     """Matches an answer that another program put into the inbox in plain SQL."""
     run_spawned: Spawn = spawn
     """Runs a question to a code throttler in another thread."""

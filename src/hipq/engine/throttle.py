@@ -92,7 +92,7 @@ class Throttling:
         """Whether something happened while a question was under way."""
         self._in_vain = 0
         """Questions since something last happened that had no ready job in them."""
-        self.hungry = True
+        self.may_have_work = True
         """Whether there may be something to ask about."""
         self._next_ask = 0
         """When to ask next, on the steady clock, if there is something to ask about."""
@@ -106,13 +106,15 @@ class Throttling:
     @property
     def next_ask(self) -> int:
         """When to ask, on the steady clock; 0 = when something happens."""
-        if not self.hungry or self.asking or not self._queue.types:
+        if not self.may_have_work or self.asking or not self._queue.types:
             return 0
         return max(self._next_ask, self._failed_until, 1)
 
     @property
     def busy(self) -> bool:
-        return self.asking or bool(self._shut) or (self.hungry and not self.fruitless and bool(self._queue.types))
+        return (
+            self.asking or bool(self._shut) or (self.may_have_work and not self.fruitless and bool(self._queue.types))
+        )
 
     @property
     def hung(self) -> bool:
@@ -122,7 +124,7 @@ class Throttling:
         """The engine is stopping and will not use an answer: give the ticket back, so that others may ask."""
         if self._asked is not None:
             self._store.drop_ticket(self._queue.number, self._asked.ticket, "")
-        self._asked, self.hungry = None, False
+        self._asked, self.may_have_work = None, False
 
     def wake(self) -> None:
         """Something may have happened other than the throttler's own answer."""
@@ -133,7 +135,7 @@ class Throttling:
 
     def work_available(self, *, ended: bool = False) -> None:
         """There is something new to ask about, or a job has ended: ask at once."""
-        self.hungry, self.fruitless, self._in_vain = True, False, 0
+        self.may_have_work, self.fruitless, self._in_vain = True, False, 0
         self._ended |= ended
         self._next_ask = min(self._next_ask, self._asked_at)
 
@@ -142,8 +144,8 @@ class Throttling:
         vain, or all jobs are parked, ask when a poll interval has passed."""
         if not self.asking:
             at = self._asked_at + (LAP if fresh and self._in_vain < 2 else poll)
-            self._next_ask = min(self._next_ask, at) if self.hungry else at
-            self.hungry = True
+            self._next_ask = min(self._next_ask, at) if self.may_have_work else at
+            self.may_have_work = True
 
     def ask(self, engine_id: int, room: int, now: int, steady: int) -> None:
         """Ask, in another thread, if it is time and no other engine is asking."""
@@ -175,7 +177,7 @@ class Throttling:
         self._more = asked.more
         self._again = max(asked.again - now, 0)
         self._shut = asked.shut
-        self.hungry = not self._all_asked or self._again > 0
+        self.may_have_work = not self._all_asked or self._again > 0
         self._in_vain = 0 if any(row.phase == READY for row in asked.due) else self._in_vain + 1
         self._next_ask = steady + (max(self._again, LAP) if self._all_asked else LAP)
 
@@ -196,7 +198,7 @@ class Throttling:
         """What follows from the answer, once there is one: claims and changes."""
         asked = self._asked
         if asked is None:
-            return [], self._rolled(now)
+            return [], self._rescheduled(now)
         if not self._answer:
             self._complain(asked, now, steady)
             return [], []
@@ -207,7 +209,7 @@ class Throttling:
         self._failures = 0
         self.fruitless = not answer.admitted and self._settled
         if room <= 0:  # the hands are full by now: another engine may have more of them
-            self.hungry = True
+            self.may_have_work = True
             self._store.drop_ticket(self._queue.number, asked.ticket, "")
             return [], self._changes(answer, now)
         return self._claims(asked, answer, room), self._changes(answer, now)
@@ -222,7 +224,7 @@ class Throttling:
         if not count:
             self.fruitless = self._settled
 
-    def _rolled(self, now: int) -> list[Change]:
+    def _rescheduled(self, now: int) -> list[Change]:
         shut, self._shut = [row for row in self._shut if not is_open(row.time_windows, now)], []
         return [
             Change(row, transitions.to_next_window(row, self._queue.order, now), (), JobEvent.WINDOW_CLOSED)
@@ -232,8 +234,8 @@ class Throttling:
     def _claims(self, asked: Asked, answer: Verdict, room: int) -> list[Claim]:
         ids = tuple(row.id for row in answer.admitted)
         queue = self._queue
-        judged = tuple(queue.strategies)
-        return [Claim(queue.number, queue.types, room, queue.critical, asked.ticket, ids, strategies=judged)]
+        strategies = tuple(queue.strategies)
+        return [Claim(queue.number, queue.types, room, queue.critical, asked.ticket, ids, strategies=strategies)]
 
     def _changes(self, answer: Verdict, now: int) -> list[Change]:
         order = self._queue.order
@@ -246,12 +248,12 @@ class Throttling:
                 for row, reason in answer.rejected
             ),
             *(Change(row, transitions.parked(row, now), (), JobEvent.PARKED) for row in parked if row.phase != PARKED),
-            *self._rolled(now),
+            *self._rescheduled(now),
         ]
 
     def _failed(self, ticket: int, note: str, now: int, steady: int) -> None:
         self._failures += 1
-        self.hungry, self.fruitless = True, self._failures >= FEW_FAILURES
+        self.may_have_work, self.fruitless = True, self._failures >= FEW_FAILURES
         self._failed_until = steady + min(SLOW << min(self._failures - 1, 10), LONGEST_BACKOFF)
         self._events.emit(EngineEvent.THROTTLER_FAILED, now, self._queue.name, error=note)
         self._store.drop_ticket(self._queue.number, ticket, note[:1000])

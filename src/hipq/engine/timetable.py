@@ -62,11 +62,11 @@ class Timetable:
         """When to renew the lease and look for orphans."""
         self.prune = 0
         """When to delete old answers and fold old counters."""
-        self.bring = 0
+        self.deliver = 0
         """When to match answers that other programs wrote in plain SQL, if there are some."""
         self.blocked = 0
         """When to try again to save what somebody's transaction blocks."""
-        self.roll = 0
+        self.reschedule = 0
         """When to reschedule jobs whose window closed."""
         self.overrun = 0
         """When to look for handlers that run too long, and jobs that wait too long for a free hand."""
@@ -105,11 +105,11 @@ class Timetable:
         if not self.awaited:
             self.peek = max(self.peek, self.peeks.rested)
 
-    def next(self, *, blocked: bool, rolling: bool, executing: bool, bringing: bool) -> int:
+    def next(self, *, blocked: bool, rescheduling: bool, executing: bool, delivering: bool) -> int:
         """When the first timer is due. Some timers count only while there is something for them to do."""
         times = [self.sweep, self.prune, self.peek]
-        times += [self.bring] if bringing else []
+        times += [self.deliver] if delivering else []
         times += [self.blocked] if blocked else []
-        times += [self.roll] if rolling else []
+        times += [self.reschedule] if rescheduling else []
         times += [self.overrun] if executing else []
         return min(times)

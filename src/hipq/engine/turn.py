@@ -227,7 +227,7 @@ class Turn:
     def _until_next(self, now: int, steady: int) -> float:
         if steady >= self._timetable.peek:
             self.peeks.look(now)
-            if self._due.brings(steady):
+            if self._due.delivers(steady):
                 return 0.0
         room = self._batch.room()
         if not self._stop.asked and self._planner.wants(room, self._batch.spare(room)):
@@ -236,9 +236,9 @@ class Turn:
         is_rolling = any(watch.closed for watch in self._watches.served())
         timer = self._timetable.next(
             blocked=bool(self._batch.blocked),
-            rolling=is_rolling,
+            rescheduling=is_rolling,
             executing=self._batch.is_executing(steady),
-            bringing=self._due.new_answers,
+            delivering=self._due.new_answers,
         )
         times = [timer - steady]
         if moment := self._due.next(has_room):

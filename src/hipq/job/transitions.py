@@ -108,10 +108,10 @@ def suspected(row: Row, fault: Fault, now: int) -> Row:
     return replace(_back(row, fault, now, JobEvent.CRASHED), crashes=max(row.crashes, ALONE))
 
 
-def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
-    """The handler killed a process in which it was alone: an error, and the job goes on running alone. `judged`: it has
-    a retry handler, which decides by the failures; without one, the crashes are counted."""
-    crashes = 1 + (ALONE if judged else max(row.crashes, ALONE))
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, has_retry_handler: bool) -> Row:
+    """The handler killed a process in which it was alone: an error, and the job goes on running alone. A retry handler
+    decides by the failures; where there is none, the crashes are counted."""
+    crashes = 1 + (ALONE if has_retry_handler else max(row.crashes, ALONE))
     return replace(errored(row, fault, exitcode, now, JobEvent.CRASHED), crashes=crashes)
 
 

@@ -87,12 +87,12 @@ def answer_given_up(row: Row, fault: Fault, now: int) -> Row:
     )
 
 
-def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, has_retry_handler: bool) -> Row:
     """The answer handler took its process down: the job looks at its answer again after a pause, alone in a process.
     After `CRASHES_ALLOWED` such crashes that is an error of the job."""
     crashes = max(row.crashes, ALONE) + 1
     if row.crashes_counted + 1 >= transitions.CRASHES_ALLOWED:
-        return transitions.crashed(row, fault, exitcode, now, judged)
+        return transitions.crashed(row, fault, exitcode, now, has_retry_handler)
     return replace(unread(row, fault, now), crashes=crashes)
 
 

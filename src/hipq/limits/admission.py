@@ -157,7 +157,7 @@ class Admission:
                 passed[pool.name] = (pool.heavy[1], pool.passed, self._met_at(pool.name, pool.heavy[1]))
         return self._remember(remembered(self._before.rates, pools, self._now), passed)
 
-    def glimpsed(self) -> str:
+    def memory_after_look(self) -> str:
         """What the next claim must know if nothing starts although it was admitted: which jobs were met, but not which
         jobs passed them."""
         passed = dict(self._passed)

@@ -138,8 +138,8 @@ class Past:
 
 
 @dataclass(slots=True)
-class Admit:
-    """One claim of a queue, in a turn that began at `now`."""
+class Picking:
+    """Picks the jobs for one claim of a queue, in a turn that began at `now`."""
 
     types: Sequence[str]
     critical: tuple[str, ...]
@@ -187,7 +187,7 @@ class Admit:
         admission, lane = self._admission(), self.past.lane
         ids, found = self._first(admission)
         self.past.lane = lane  # to look is not to take a turn
-        return self._picked(ids, found, admission, admission.glimpsed())
+        return self._picked(ids, found, admission, admission.memory_after_look())
 
     def pick_of(self, ids: Sequence[int]) -> Picked:
         """Which of the jobs that a throttler admitted the other rules admit too."""
@@ -216,8 +216,8 @@ class Admit:
         return self.types
 
     def _admission(self, *, met: bool = True) -> Admission:
-        """The starts to remember, at the time under the lock: a process may have been stopped since its turn began, and
-        starts that are noted too early would let a rate be exceeded."""
+        """The view of the queue's limits for this claim, at the time under the lock: a process may have been stopped
+        since its turn began, and starts that are noted too early would let a rate be exceeded."""
         if not self.rules.in_force:
             return Admission(self.rules, self.critical, {}, self.memory, self.now)
         began = self.clock()
@@ -230,8 +230,8 @@ class Admit:
         return admission
 
     def _first(self, admission: Admission) -> tuple[list[int], Seen]:
-        """Search a queue whose limit is full: only critical jobs can start, and heavy ones be met. All lanes are
-        searched for those, but not all the time."""
+        """The first jobs that may start. If a limit of the whole queue is full, only critical jobs can, and heavy jobs
+        must be met: all lanes are searched for these, but not all the time."""
         began = self.clock()
         full = admission.full
         types = self._lookable(began) if full else self.types

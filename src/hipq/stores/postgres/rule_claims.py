@@ -167,7 +167,7 @@ class PostgresRulebook(Rulebook):
 
     def pick_freely(self, sql: Sql, claim: Claim, rules: Rules, now: int) -> Picked:
         """By rules that need no lock."""
-        return self._admit(sql, claim, _beside_others(claim), rules, "{}", now).pick_group()
+        return self._picking(sql, claim, _beside_others(claim), rules, "{}", now).pick_group()
 
     def pick_now(self, sql: Sql, claim: Claim, found: Ruled, engine_id: int, now: int) -> Picked:
         """In the transaction of `locked`, which found this."""

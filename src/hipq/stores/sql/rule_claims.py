@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from hipq.limits.rules import Rules
 from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
 from hipq.stores.claims import Claim
-from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked
+from hipq.stores.rule_claims import After, Held, Past, Picked, Picking, reading, unasked
 from hipq.stores.sql.dialect import Sql
 
 MANY_TYPES: Final = 200
@@ -98,21 +98,21 @@ class Rulebook(ABC):
         is_asked = found.rules.throttled and claim.ticket
         if found.rules.throttled and not is_asked:
             claim = unasked(claim)
-        admit = self._admit(sql, claim, want, found.rules, found.memory, now)
-        return self._remembered(sql, claim, found, admit.pick_of(claim.admitted) if is_asked else admit.pick())
+        picking = self._picking(sql, claim, want, found.rules, found.memory, now)
+        return self._remembered(sql, claim, found, picking.pick_of(claim.admitted) if is_asked else picking.pick())
 
     def first(self, sql: Sql, claim: Claim, found: Ruled | None, want: int, now: int) -> tuple[Picked, Rules]:
         """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue.
         `found`: what `locked` found; without it, nothing is written."""
         rules, memory, _ = found or self.read(sql, claim.queue)
-        picked = self._admit(sql, claim, want, rules, memory, now).look()
+        picked = self._picking(sql, claim, want, rules, memory, now).look()
         return self._remembered(sql, claim, found, picked) if found else picked, rules
 
     def would_start(self, sql: Sql, claim: Claim, rules: Rules | None, now: int) -> list[Head]:
         """The jobs that this claim could take if a throttler had no say, by these rules or the queue's. Nothing is
         written."""
         found = self.read(sql, claim.queue)
-        picked = self._admit(sql, claim, claim.limit, rules or found.rules, found.memory, now).look()
+        picked = self._picking(sql, claim, claim.limit, rules or found.rules, found.memory, now).look()
         return self.reader(sql, claim.queue, now).these(picked.ids)
 
     def _remembered(self, sql: Sql, claim: Claim, found: Ruled, picked: Picked) -> Picked:
@@ -120,7 +120,7 @@ class Rulebook(ABC):
             sql.changed("remember", claim.queue, memory=picked.memory)
         return picked
 
-    def _admit(self, sql: Sql, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
+    def _picking(self, sql: Sql, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Picking:
         reader = reading(self.reader(sql, claim.queue, now), claim.lane)
         past = self._past.setdefault(claim.queue, Past())
-        return Admit(claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands)
+        return Picking(claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands)

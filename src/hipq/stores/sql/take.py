@@ -29,8 +29,8 @@ class Take(ABC):
 
     @abstractmethod
     def _todo(self, sql: Sql, claim: Claim) -> list[int]:
-        """Claim jobs that wait for other code than their handler. They come first, and their claim is no run."""
+        """The jobs to claim that wait for other code than their handler. They come first, and their claim is no run."""
 
     @abstractmethod
     def _ready(self, sql: Sql, claim: Claim, want: int, engine_id: int, now: int) -> Picked:
-        """Claim ready jobs, as the rules of the queue allow."""
+        """The ready jobs to claim, as the rules of the queue allow."""

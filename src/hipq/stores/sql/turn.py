@@ -26,7 +26,8 @@ class TurnVerbs(Dialect):
         return Turned(saved.lost, [], saved.children, answered=matched.answered(saved.lost), placed=placed), saved
 
     def _with_answers(self, sql: Sql, turned: Turned) -> Turned:
-        """The answers that claimed jobs have to look at. From the claim on they belong to these jobs, and stay so."""
+        """Add the answers that claimed jobs have to look at. From the claim on they belong to these jobs, and stay
+        so."""
         if jobs := [row.id for row in turned.won if row.phase == ANSWERED]:
             turned.answers.update((one.job, one) for one in sql.kept("answer_given", jobs=jobs))
         return turned
