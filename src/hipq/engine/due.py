@@ -85,7 +85,7 @@ class Due:
             self._timetable.peek_soon(0)
         if more:
             return []
-        # what is due still was added in plain SQL; or somebody has it locked, until the next poll
+        # jobs that are still due were added in plain SQL, or are locked by somebody: until the next poll
         return rank(self._setup.store, queue.number, queue.order, now)
 
     def _tick(self, now: int) -> None:

@@ -96,7 +96,7 @@ class LocalExecutor:
 
     def _run(self, execution: Execution) -> None:
         try:
-            copy_context().run(self._launcher.run, execution)  # what a handler sets there is not for the next one
+            copy_context().run(self._launcher.run, execution)  # variables that a handler sets are not for the next one
         except BaseException as error:  # a bug of ours: it must cost neither the hand nor the job
             execution.run.result = Errored(Fault.of(error))
         self._end(execution)
@@ -127,12 +127,12 @@ class LocalExecutor:
 
     def _end(self, execution: Execution) -> None:
         self._ended.append(execution)
-        if not self._is_told:  # looked at after the append: who was told before looks after it, too
+        if not self._is_told:  # checked after the append: whoever was told before collects after it, too
             self._is_told = True
             self._notify_done()
 
     def stopped(self, most: int) -> list[Execution]:
-        self._clear()  # before looking: who ends from here on is heard the next time
+        self._clear()  # before collecting: executions that end from here on count the next time
         self._is_told = False
         found: list[Execution] = []
         while self._ended and len(found) < most:

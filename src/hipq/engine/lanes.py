@@ -170,7 +170,7 @@ class Round:
             if lane not in self._known:
                 self._meet(WaitingLane(job_type, lane, 1))
         names = self._open(room, spare)
-        for _ in range(self._steps_before):  # no further than round once
+        for _ in range(self._steps_before):  # at most one round
             if (names and self._until_look <= 0) or (self.looking and not names):
                 self._look()
                 names = self._open(room, spare)
@@ -227,7 +227,7 @@ class Round:
                 self._known[claim.lane] = lane
             elif lane and got < lane.jobs:
                 self._known[claim.lane] = lane._replace(jobs=lane.jobs - got)
-        elif refused:  # else another engine was first
+        elif refused:  # if not, another engine was first
             self._refuse(tenant)
         if not self._known and self._has_forgotten:
             self._has_forgotten = False

@@ -155,7 +155,7 @@ class Launcher:
             execution.run.started = self._steady()
             if not execution.only_decides and self._shut(execution):
                 return
-            now = execution.row.update_time + self._steady() - execution.launched  # since its claim
+            now = execution.row.update_time + self._steady() - execution.launched  # its claim, and what has passed
             request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
             reply = exchange(msgspec.json.encode(request), lambda told: hear(told, execution.run))
             run = execution.run
@@ -190,7 +190,7 @@ class Launcher:
         execution = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
         telling = Telling(execution.run, send)
         with told_by_signal(execution, is_told):
-            if is_told():  # before there was anybody to hear the signal
+            if is_told():  # the signal came before there was a handler for it
                 execution.abandon()
             elif execution.is_async and not execution.only_decides:
                 import asyncio

@@ -60,7 +60,7 @@ class Lease:
         more = len(orphans) >= rescue.STEP
         if not more:
             self._rescues.looked(began, self._setup.steady())
-        self._drop([one for one in taken if one.run.result is None], now)  # of the others the token decides when saved
+        self._drop([one for one in taken if one.run.result is None], now)  # the others: when they are saved, by token
         return orphans + back, more
 
     def next_sweep(self, steady: int) -> int:
@@ -83,7 +83,10 @@ class Lease:
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired = self.engine_id
         engine_id = self._setup.store.take_lease(self._setup.lease, label, serves, __version__, now)
-        held = [*self._batch.reachable(), *left_behind]  # also what has ended: else it looks like a dead engine's
+        held = [
+            *self._batch.reachable(),
+            *left_behind,
+        ]  # also ended ones: else they look like a dead engine's
         lost = self._adopt(held, engine_id, now)
         self.engine_id = engine_id  # not before: rows whose adoption was not confirmed must not look unstarted to us
         if expired and not left_behind:

@@ -118,7 +118,7 @@ class QueueWatch:
         self.retry_at = turned.refused.get(number)
         if number in turned.closed:
             self.closed = turned.closed[number]
-            self.closed_types.update(claim.types)  # an engine that serves whatever there is learns here what that is
+            self.closed_types.update(claim.types)  # an engine that serves all types learns here which there are
 
     # -- what to do next --------------------------------------------------------------------------------------------
     def moments(self, has_room: bool) -> Iterator[int]:

@@ -85,7 +85,7 @@ def _with_requests(execution: Execution, now: int) -> Execution:
 def _ran(execution: Execution, result: RunResult) -> Ran | None:
     """The run, if code of the job other than its retry handler ran."""
     run = execution.run
-    is_told = execution.answer is not None and execution.answer.error  # that the work failed: no handler is called
+    is_told = execution.answer is not None and execution.answer.error  # an answer that says so needs no handler
     if not run.started or execution.only_decides or is_told or isinstance(result, GivenBack):
         return None
     took = run.stopped - run.started if run.stopped else execution.limit  # without an end, it ran longer than it may
@@ -275,7 +275,7 @@ def key_taken(change: Change, holder: int, now: int) -> Change:
         f"another live {row.job_type} job (id {holder}) has the key {key!r}, under which it wanted to wait",
     )
     errored = _one_write(row, transitions.errored(row, fault, 500, now))
-    seeking = replace(errored, wait=change.after.wait)  # which says what is agreed for its answers
+    seeking = replace(errored, wait=change.after.wait)  # it has the rules for answers to this wait
     return Change(row, errored, (), JobEvent.ERROR, change.answer, seeking)
 
 
@@ -283,7 +283,7 @@ def unstorable(change: Change, reason: str, now: int) -> Change:
     """The store will never take this outcome: the job ends with an error that says so."""
     row = change.before
     fault = Fault(FaultKind.ERROR, clean(f"its outcome could not be stored: {reason}"))
-    if row.state in (INITIAL, RETRY):  # nothing ran: what was to be changed is its place in the queue
+    if row.state in (INITIAL, RETRY):  # no code ran: only its place in the queue was to change
         return Change(row, transitions.rejected(row, fault.message, now), (), JobEvent.UNSTORABLE)
     errored = transitions.errored(row, fault, 500, now) if row.state != ERROR else row
     return Change(row, _one_write(row, transitions.gave_up(errored, fault, now)), (), JobEvent.UNSTORABLE)

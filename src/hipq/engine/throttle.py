@@ -74,8 +74,7 @@ class Throttling:
         self._lap = HEAD
         """How far the round through all parked jobs has come."""
         self._ended = False
-        """Whether a job has ended: what was refused may be admitted now, so the first parked jobs are asked about in
-        between."""
+        """Whether a job has ended. Then the first parked jobs are asked about in between: they may be admitted now."""
         self._was_head = False
         """Whether the last question was about the first parked jobs. The next one is not, or the round would stand
         still where jobs end all the time."""

@@ -87,7 +87,7 @@ class Ticks:
             known = self._known.get(peek.queue)
             if known is not None and peek.crons > known.version:
                 self._read(known, now)
-                known.version = max(known.version, peek.crons)  # what was changed may be gone since
+                known.version = max(known.version, peek.crons)  # a changed schedule may have been removed since
 
     def next(self, without: Container[int] = ()) -> int:
         """When the next schedule ticks; 0 = never."""
@@ -98,7 +98,7 @@ class Ticks:
         number, declared = known.queue.number, list(known.queue.crons.values())
         there = {one.name: one for one in self._store.schedules(number)}
         changes = list(ticks.published(declared, there, now))
-        for start in range(0, len(changes), PUBLISHED):  # what another engine has written meanwhile is as good
+        for start in range(0, len(changes), PUBLISHED):  # if another engine has written them meanwhile, that is as good
             self._store.change_schedules(number, changes[start : start + PUBLISHED])
         known.published, known.version = len(declared), 0
         known.mine.clear()
@@ -113,7 +113,7 @@ class Ticks:
     def _begin_anew(self, known: _Known, now: int) -> None:
         ahead = [one for one in known.mine.values() if ticks.is_ahead(one, now)]
         if not ahead or not (ahead := [one for one in ahead if ticks.is_ahead(one, self._store.now())]):
-            return  # `now` may be long ago
+            return  # `now` may be long past
         self._store.change_schedules(known.queue.number, [ScheduleChange(one, ticks.anew(one, now)) for one in ahead])
         known.learn(self._store.schedules(known.queue.number, names=[one.name for one in ahead]))
 

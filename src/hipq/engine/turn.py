@@ -94,7 +94,7 @@ class Turn:
             self._launch(saved, now)
             if is_full:
                 self._setup.store.waker.notify()  # more have ended than one transaction saves: the next turn has them
-            if saved.changes or saved.turned.won:  # peek at once if that was perhaps all
+            if saved.changes or saved.turned.won:  # peek at once, in case that was all
                 self._timetable.peek_soon(steady + LINGER if self._batch.in_flight else 0)
         return self._until_next(now, steady)
 
@@ -154,7 +154,7 @@ class Turn:
             decided += changed
             room -= sum(len(claim.admitted) for claim in claims)
             if claims:
-                self._timetable.peek_by(0)  # what was added while the throttler was asked
+                self._timetable.peek_by(0)  # for jobs that were added while the throttler was asked
             else:
                 throttling.ask(self._lease.engine_id, room, now, steady)
         return admitted + self._planner.claims(room, self._batch.free(), self._batch.spare(room)), decided
@@ -200,7 +200,7 @@ class Turn:
             for name, row in _events(change, turned):
                 if events.wanted(name):
                     events.emit(name, now, self._watches.name(row), row, ran)
-                ran = None  # the run is told of once
+                ran = None  # the run is announced only once
         by_id = {change.before.id: change for change in changes} if turned.placed else {}
         for one in turned.placed:  # early answers that have found their jobs, and answers that jobs left behind
             if events.wanted(one.state):

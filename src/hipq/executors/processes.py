@@ -81,7 +81,7 @@ class ForkServer:
         with self._lock:
             while self._idle:
                 child = self._idle.pop()
-                # while idle, all that it could say is that it died
+                # an idle child sends nothing unless it dies
                 if _silent(child.connection) and not child.dead:
                     return child
                 child.close()
@@ -169,7 +169,7 @@ class Child:
             self._told.daemon = True
             self._told.start()
             try:
-                self.connection.sendall(b"!")  # by which it knows that the signal is ours
+                self.connection.sendall(b"!")  # so that the child knows that the signal is the engine's
             except OSError:
                 pass  # it is dead already
             _signal_group(self.pid, signal.SIGTERM)
@@ -312,5 +312,5 @@ def _serve_jobs(connection: socket.socket, serve: Serve) -> None:
         reply = serve(request, lambda: not _silent(connection), partial(_send, connection, flag=_WORD))
         _flush()
         if os.getpid() != me:
-            return  # a process the handler forked came back here: the answer is not its to give
+            return  # a process that the handler forked came here: it must not reply
         _send(connection, reply)

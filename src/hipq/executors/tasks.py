@@ -98,9 +98,9 @@ class Tasks:
             finally:
                 del self._task_of[execution]
             if execution.abandoned:
-                return  # it took no notice, and was replaced meanwhile
+                return  # it ignored the cancellation, and was replaced meanwhile
             if not _is_like(context, copy_context()):
-                return  # context variables that a handler has set are not for the next one: another hand goes on
+                return  # context variables that a handler has set are not for the next one: another coroutine goes on
 
     def unstarted(self) -> list[Execution]:
         found = []
@@ -113,7 +113,7 @@ class Tasks:
         def cancel() -> None:
             self._asked_at = 0.0
             if (task := self._task_of.get(execution)) is not None:
-                self._stuck[task] = execution  # until it ends: it may take no notice
+                self._stuck[task] = execution  # until it ends: it may ignore the cancellation
                 task.cancel()
                 self._more_hands()
 

@@ -30,7 +30,7 @@ class Telling:
         self._run = run
         self._send = send
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # a handler of signals may say such things while the code it interrupts does
+        self._lock = threading.RLock()  # a signal handler may report while the code that it interrupts reports
         self._last = 0.0
         self._timer: threading.Timer | None = None
         self._over = False
@@ -38,7 +38,7 @@ class Telling:
 
     def _tell(self) -> None:
         if os.getpid() != self._pid:
-            return  # a process that the handler forked: the engine listens to its parent
+            return  # in a process that the handler forked: the engine listens to its parent only
         with self._lock:
             if self._timer or self._over:
                 return

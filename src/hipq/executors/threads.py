@@ -40,7 +40,7 @@ class Threads(Generic[T]):
 
     def launch(self, tasks: Sequence[T]) -> None:
         """RuntimeError if there is no thread and none can be started: then none of these has begun."""
-        self._tasks.extend(tasks)  # before the calls: who is called looks here
+        self._tasks.extend(tasks)  # before the calls: a thread that is called looks here
         with self._lock:
             wanted = min(self._threads + len(tasks), self._concurrency)
             there, missing, self._threads = self._threads, wanted - self._threads, wanted
@@ -68,7 +68,7 @@ class Threads(Generic[T]):
                 self._run(task)
             if task.abandoned:
                 with self._lock:
-                    if task in self._stuck:  # it was replaced meanwhile: one hand too many
+                    if task in self._stuck:  # it was replaced meanwhile, so there is one thread too many
                         self._stuck.remove(task)
                         return
 

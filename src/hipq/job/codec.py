@@ -91,7 +91,7 @@ def codec(kind: Any, name: str = "") -> Codec:
             return Msgspec(kind)
         if hasattr(strange, "__pydantic_validator__"):
             return Pydantic(kind)
-    except Exception as error:  # of a class whose own annotations are not right
+    except Exception as error:  # a class whose own annotations are wrong
         raise Invalid(f"{name or shown_type(kind)} cannot be read from JSON: {error}") from None
     raise Invalid(
         f"{name or shown_type(kind)} cannot be read from JSON, for hipq cannot make a {shown_type(strange)}: "

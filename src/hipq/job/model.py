@@ -177,7 +177,7 @@ def remember(history: str, at: int, event: str, **details: Any) -> str:
     """The history with one more entry, within its bound. The entry is not before the last one, which another process
     may have written, by a clock that is ahead. Names of events need no escaping."""
     if history != "[]":
-        start = history.rfind('{"at":') + 6  # in no text of an entry: there its quotes are escaped
+        start = history.rfind('{"at":') + 6  # no text in an entry has this: its quotes would be escaped
         at = max(at, int(history[start : history.index(",", start)]))
     more = f",{msgspec.json.encode(details).decode()[1:]}" if details else "}"
     entry = f'{{"at":{at},"event":"{event}"{more}'

@@ -195,7 +195,7 @@ def same_job(fn: Callable[..., Any], holder: type, spec: Spec) -> None:
     try:
         kind, mine = _held(fn, holder, 0), spec.data.type
     except Invalid:
-        return  # what its names mean need not be known: its job's handler says what the data is
+        return  # its annotation cannot be read; the handler's says what the data is
     if Any not in (kind, mine) and inspect.isclass(kind) and inspect.isclass(mine) and kind not in mine.__mro__:
         raise Invalid(
             f"{_called(fn)} takes a Job[{shown_type(kind)}], and the data of {spec.name} is a {shown_type(mine)}: "
@@ -215,7 +215,7 @@ def _held(fn: Callable[..., Any], holder: type, position: int) -> Any:
 def result_of(fn: Callable[..., Any]) -> Codec:
     """The codec of what a handler returns as its job's result, by its annotation; plain JSON, if that says nothing."""
     hint = getattr(fn, "__annotations__", {}).get("return")
-    if hint in (None, "None", Any):  # a handler without a result may have that of an answer
+    if hint in (None, "None", Any):  # its result may be that of its answer handler
         return ANY
     try:
         holder = types.SimpleNamespace(__annotations__={"return": hint})

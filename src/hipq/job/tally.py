@@ -73,13 +73,13 @@ def tally(changes: Iterable[Change], types: CountedTypes) -> Counts:
 
 def _add(change: Change, counters: list[int], started: list[int]) -> None:
     before, after = change.before, change.after
-    is_attempt = after.attempt == before.attempt  # it is not taken back
+    is_attempt = after.attempt == before.attempt  # the attempt was not taken back
     if before.phase == EXECUTING != after.phase and is_attempt:
         started[STARTED] += 1
         if change.ran:
             counters[RUN + bisect_right(BOUNDS, change.ran.seconds)] += 1
     if after.state == FINAL:
-        counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # what is no code, the database refuses
+        counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # the database refuses an unknown code
     elif after.state == RETRY != before.state and is_attempt:
         counters[RETRIED] += 1
     if (after.phase == ANSWERED or before.phase != EXECUTING) and (claimed := _answered_since(change)):
@@ -102,9 +102,9 @@ def _answered_since(change: Change) -> int:
     before, after = change.before, change.after
     if after.phase == ANSWERED:
         if before.phase == WAITING and waiting.load(before.wait).tries:
-            return 0  # it looks at the answer that it has once more
+            return 0  # it looks once more at the answer that it has
         if before.phase == ANSWERED and not change.answer:
             return 0  # nobody has looked at it
         return waiting.since(before)
-    is_result = after.state == FINAL and change.event == JobEvent.OK  # of a job without an answer handler
+    is_result = after.state == FINAL and change.event == JobEvent.OK  # the answer of a job without an answer handler
     return waiting.since(before) if is_result and before.phase not in (EXECUTING, ANSWERED, CANCELLING) else 0

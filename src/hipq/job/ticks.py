@@ -49,7 +49,7 @@ def due(schedule: Schedule, now: int, most: int) -> list[int]:
         found = between(cron, before, now, most)
     else:
         found = [latest(cron, before, now)]
-    return [*filter(None, found)] or [schedule.next]  # which the rules of its time zone, as they are now, do not have
+    return [*filter(None, found)] or [schedule.next]  # if its zone's rules have changed, it may be gone
 
 
 def wanted(schedule: Schedule, ticks: Sequence[int], now: int) -> list[int]:

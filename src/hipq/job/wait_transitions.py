@@ -42,12 +42,12 @@ def answered(row: Row, now: int) -> Row:
     against no limit, since it gave back what it held when it failed."""
     path = {RUNNING: (), ERROR: (RETRY, RUNNING), RETRY: (RUNNING,)}[row.state]
     wait = waiting.load(row.wait).anew()
-    if row.phase != WAITING:  # its time was over: unless this is the last answer, it has as long again
+    if row.phase != WAITING:  # its time was over: if more answers are to come, it has as long again
         wait = replace(wait, until=later(now, row.timeout), cause=None)
     return replace(
         row,
         state=follow(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
-        crashes=min(row.crashes, ALONE),  # it has not crashed over this
+        crashes=min(row.crashes, ALONE),  # it has not crashed with this answer
         history=remember(row.history, now, JobEvent.ANSWERED), update_time=now,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ def later(row: Row, now: int) -> Why:
     at = utc_text(row.scheduled_run_time)
     found: dict[str, Any] = {"scheduled_run_time": to_datetime(row.scheduled_run_time)}
     opens = _opening(row, now)
-    shut = opens >= row.scheduled_run_time  # else it is wanted at a later opening, or inside of one
+    shut = opens >= row.scheduled_run_time  # if not, its time is inside a window, or at a later opening
     if row.state == states.RETRY and event not in (JobEvent.WINDOW_CLOSED, JobEvent.DEFERRED):
         error = fault(row)
         when = f"{at}, when its window opens" if shut else at
