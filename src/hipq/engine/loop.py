@@ -111,7 +111,8 @@ class Engine:
         return True
 
     def _look(self, watches: Sequence[QueueWatch]) -> bool:
-        """Claim from a few queues at once, and peek a little later; or peek at many queues."""
+        """Claim from a few queues at once, and peek a little later; or peek at many queues. Returns whether to take a
+        turn."""
         if len(watches) > FEW_QUEUES:
             self.timetable.peek_by(0)
             return True
@@ -125,7 +126,8 @@ class Engine:
         return True
 
     def _cancelled_perhaps(self, queue: int) -> bool:
-        """News that names no queue may mean that jobs were cancelled: look soon, to tell their handlers."""
+        """News that names no queue may mean that jobs were cancelled: look soon, to tell their handlers. Returns
+        whether to take a turn."""
         if queue != ELSEWHERE or not self.in_flight:
             return False
         self.timetable.peek_soon(self.setup.steady() + LINGER)

@@ -167,7 +167,7 @@ class Throttling:
         self._aside(lambda: self._consult(asked, answer, now))
 
     def _read(self, asked: Asked, head: bool, steady: int, now: int) -> None:
-        """The claim to ask about now. Sets when to ask about the jobs behind it."""
+        """Note what is to be asked about, and when to ask about the jobs after that."""
         self._asked_at = steady
         self._was_head = head
         self._ended = self._ended and not head

@@ -44,8 +44,8 @@ class _Known:
     """When the first of them ticks next; 0 = never."""
 
     def learn(self, found: Iterable[Schedule]) -> None:
-        """Whether this engine ticks a schedule. One in code ticks in engines whose code has it; one that an operator
-        added, in engines that have its job type."""
+        """Note schedules, as far as this engine ticks them: those in code, if its code has them; those that an operator
+        added, if it has their job type."""
         declared = self.queue.crons
         types = frozenset(self.queue.types)
         serves_all = ANY_TYPE in types

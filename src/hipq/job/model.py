@@ -108,14 +108,14 @@ class Row(Brief, array_like=True, frozen=True, gc=False):
 
     @property
     def suspect(self) -> bool:
-        """The job was executing when its engine died. Until a run has come to its end, it runs in a child process that
-        other jobs use before and after it."""
+        """Whether the job was executing when its engine died. Until a run has come to its end, it runs in a child
+        process that other jobs use before and after it."""
         return self.crashes >= SUSPECT
 
     @property
     def alone(self) -> bool:
-        """A child process died while it ran the job. Until a run has come to its end, the job runs in a process that no
-        other job uses."""
+        """Whether a child process died while it ran the job. Until a run has come to its end, the job runs in a process
+        that no other job uses."""
         return self.crashes >= ALONE
 
     @property

@@ -284,7 +284,7 @@ class Job(Generic[T]):
 
 
 def sends(job: Job[Any], where: str) -> None:
-    """The handler of the job is about to send a request there: its history says so."""
+    """Note in the history that the handler is about to send a request there."""
     if job._run is not None:
         job._run.sends(where)
 

@@ -54,7 +54,7 @@ def is_known_open(time_windows: str, now: int) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def _warn(time_windows: str, reason: str) -> None:
-    """The groups, each once."""
+    """Log, once for each, windows that this machine cannot tell."""
     import logging  # programs that only add jobs need not load it
 
     logging.getLogger("hipq").warning("jobs with the windows %.300s do not start here: %s", time_windows, reason)
@@ -98,7 +98,7 @@ class _Line:
 
 
 class _Reading:
-    """How many places to read of each group: twice its part of what can start, and then more and more of those that go
+    """Reads the places of groups: of each twice its part of what can start, and then more and more of those that go
     on."""
 
     def __init__(self, want: int, room: int, more: More) -> None:
@@ -151,8 +151,8 @@ class _Lane:
 
 
 class LaneTurns:
-    """One job of each lane in turn, within a lane in order, until there are as many as are wanted. Every lane has its
-    first before any has its second: lanes are listed some at a time, and `go_on` comes when all were."""
+    """Picks one job of each lane in turn, within a lane in order, until there are as many as are wanted. Every lane has
+    its first before any has its second: lanes are listed some at a time, and `go_on` comes when all were."""
 
     def __init__(self, want: int, admission: Admission, more: More) -> None:
         self._want = want
@@ -168,14 +168,14 @@ class LaneTurns:
         return len(self.picked) >= self._want
 
     def first(self, heads: Iterable[Head]) -> None:
-        """The first job of each of these lanes, in the order of their names."""
+        """Serve the first job of each of these lanes, in the order of their names."""
         lanes: dict[str, list[_Line]] = {}
         for head in heads:
             lanes.setdefault(head.group.lane, []).append(_Line(head))
         self._serve([_Lane(lanes[name]) for name in sorted(lanes)])
 
     def go_on(self) -> None:
-        """Round after round through the lanes."""
+        """Serve the lanes round after round."""
         while self._lanes and not self.done:
             waiting, self._lanes = self._lanes, []
             served = [lane.served for lane in waiting if lane.served]

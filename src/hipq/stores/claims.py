@@ -82,8 +82,8 @@ class Turned:
     conflict."""
 
     def add(self, queue: int, won: list[Row], picked: Picked) -> None:
-        """The result of one claim. There may be two of one queue: of jobs that a throttler admitted, and of jobs that
-        wait for a decision."""
+        """Add the result of one claim. There may be two of one queue: of jobs that a throttler admitted, and of jobs
+        that wait for a decision."""
         self.won.extend(won)
         if picked.refused:
             times = [again for again in (self.refused.get(queue, 0), picked.again) if again]
