@@ -11,6 +11,8 @@ from hipq.job.model import New
 
 OPTIONS: Final = ("priority", "throttle_factor", "timeout", "windows", "lane", "meta")
 """The settings that are columns of a schedule's jobs."""
+MISSED: Final = ("one", "all", "skip")
+"""The choices for ticks that no engine was there for: one job for all of them, one for each, or none."""
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,7 +23,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     data: str | None = None
     """The data of its jobs, as JSON."""
     missed: str | None = None
-    """What happens to ticks that no engine was there for: "one" job for all of them, "all" of them, or "skip" them."""
+    """One of `MISSED`."""
     overlap: bool | None = None
     """Whether a tick adds a job while the job of the tick before is not final."""
     priority: int | None = None
