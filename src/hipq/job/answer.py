@@ -218,14 +218,14 @@ class Answer(Generic[A]):
 
 
 def number_of(*texts: str) -> int:
-    """A 64-bit hash of texts: two different ones hardly ever share one."""
+    """A number for texts: 64 bits of a hash, so that two hardly ever share one."""
     from hashlib import blake2b  # most programs deliver no answers
 
     return int.from_bytes(blake2b("\0".join(texts).encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def body_hash(data: str, error: bool) -> str:
-    """A hash of what a body says. The order of keys in its JSON does not count."""
+    """The hash of what a body says, not of how it is written: the order of keys does not count."""
     from hashlib import blake2b  # most programs deliver no answers
 
     if "{" in data:

@@ -47,7 +47,7 @@ def answered(row: Row, now: int) -> Row:
     return replace(
         row,
         state=follow(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
-        crashes=min(row.crashes, ALONE),  # it has not crashed with this answer
+        crashes=min(row.crashes, ALONE),  # it has not crashed over this
         history=remember(row.history, now, JobEvent.ANSWERED), update_time=now,
     )  # fmt: skip
 

@@ -64,13 +64,12 @@ class Session(psycopg.Connection[TupleRow]):
     asked_at = 0.0
     """When the caller of the next statement began to wait, if that was before it."""
     unanswered = False
-    """Whether the server was silent for too long, so that the connection was cut."""
+    """The server was silent for too long, and the connection has been cut."""
     shortcut_uses: dict[bytes, int]
     """How often each shortcut was used here: never, once, or more often; then it is prepared."""
 
     def settle_in(self) -> None:
-        """Find out whether a pooler is in between, and make hipq's settings. Behind one they end with this
-        statement."""
+        """Find out if a pooler is in between, and make our settings; behind one they end with this statement."""
         self.shortcut_uses = {}
         pid = self.info.backend_pid
         query = "SELECT pg_backend_pid() <> %s" + ", set_config(%s, %s, pg_backend_pid() <> %s)" * len(_SETTINGS)
