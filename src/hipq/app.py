@@ -142,38 +142,30 @@ class Hipq:
         self.middlewares.use(middleware)
 
     def listen(self, url: str, *, to: tuple[str, str] | JobType, secret: str = "", **reading: Unpack[Reading]) -> None:
-        """Answers to jobs of the type `to` come as messages on the stream `url`, to which workers listen while they
-        run, as `hipq listen` does alone. Or they come as webhooks: at `webhook://bank`, `hipq.callbacks` takes them,
+        """Take messages on the stream `url` as answers to jobs of the type `to`. Workers listen to it while they run;
+        `hipq listen` does nothing else. With a URL like `webhook://bank`, `hipq.callbacks` takes webhooks instead,
         signed with the secret in the environment variable that `secret` names.
 
-        `key` finds the job's key in a message: a function of it, or a field of its JSON like "order.id". Without one it
-        is the header `hipq-key`, a CloudEvent's subject, or the message's own key. So do `error` (whether the work
-        failed), `answer_id` (what tells this answer from others) and `data` (what it is; without one, the JSON)."""
+        `key` finds the job's key in a message: a function of the message, or a field of its JSON like "order.id"; by
+        default the header `hipq-key`, a CloudEvent's subject, or the message's own key. In the same way `error` finds
+        whether the work failed, `answer_id` the id of the answer, and `data` its data (by default the whole JSON)."""
         self.streams.add(url, to, secret, reading)
 
     # -- running ------------------------------------------------------------------------------------------------------
     def run(
-        self,
-        queues: Sequence[str] | None = None,
-        concurrency: int = 10,
-        until_empty: bool = False,
-        poll: float = POLL,
-        lease: float = LEASE,
-        drain: float | timedelta | None = None,
-    ) -> None:
-        """Run jobs of these `queues` (of all, without a choice), `concurrency` at a time, until asked to stop by SIGINT
-        or SIGTERM (in the main thread). `poll`: seconds between two looks for work that nothing has told of.
+        self, queues: Sequence[str] | None = None, concurrency: int = 10, until_empty: bool = False,
+        poll: float = POLL, lease: float = LEASE, drain: float | timedelta | None = None,
+    ) -> None:  # fmt: skip
+        """Run jobs of these `queues` (by default of all), `concurrency` at a time, until SIGINT or SIGTERM (in the main
+        thread). `until_empty`: only until nothing is due and nothing executes, and without listening to streams. Jobs
+        that wait for an answer or for their time do not count.
 
-        With `until_empty`, until nothing is due and nothing executes (jobs that wait for an answer or for their time do
-        not count); then it listens to nothing.
+        `poll`: seconds between two looks for work. `lease`: seconds this process may be silent (dead, or stopped)
+        before its jobs are given to others. `drain`: seconds a stop may take before handlers that still run are given
+        back. Without it handlers are waited for, and a database that is away for 30 seconds.
 
-        `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others. `drain`:
-        seconds a stop may take; then handlers that still run are given back. Without it they are waited for; a database
-        that is away then, for 30 seconds.
-
-        A database that is away when this begins raises StoreUnavailable at once, as every other call does: a program
-        hears of a wrong URL, and tries again as it likes. One that goes away later is waited for. `hipq worker`, which
-        nobody looks at when it starts, waits in both cases.
+        Raises StoreUnavailable if the database is away at the start, so that a program hears of a wrong URL. One that
+        goes away later is waited for. `hipq worker` waits in both cases, since nobody looks when it starts.
         """
         from hipq import running  # a program that only adds jobs need not load any of this
 
@@ -182,16 +174,11 @@ class Hipq:
 
     @contextmanager
     def working(
-        self,
-        queues: Sequence[str] | None = None,
-        concurrency: int = 10,
-        poll: float = POLL,
-        lease: float = LEASE,
+        self, queues: Sequence[str] | None = None, concurrency: int = 10, poll: float = POLL, lease: float = LEASE
     ) -> Iterator[None]:
-        """Work in a thread until the end of the block, beside whatever else this program does: `queues`, `concurrency`,
-        `poll` and `lease` mean what they do in `run`. Handlers that run then
-        may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the error is logged
-        at once, and ends the block. A database that is away when this begins raises StoreUnavailable, as with `run`."""
+        """Work in a thread until the end of the block, beside whatever else this program does. The parameters are those
+        of `run`, and so is StoreUnavailable. Handlers that run at the end may finish. It forks, so begin it before
+        threads of your own. If the engine fails, the error is logged at once, and raised at the end of the block."""
         from hipq import running
 
         with (
@@ -201,13 +188,9 @@ class Hipq:
             yield
 
     def engine(
-        self,
-        queues: Sequence[str] | None = None,
-        concurrency: int = 10,
-        poll: float = POLL,
-        lease: float = LEASE,
+        self, queues: Sequence[str] | None = None, concurrency: int = 10, poll: float = POLL, lease: float = LEASE,
         drain: float | timedelta | None = None,
-    ) -> Engine:
+    ) -> Engine:  # fmt: skip
         """An engine over some queues, or all of them; `run` drives it."""
         from hipq.running import make_engine
 
@@ -215,33 +198,23 @@ class Hipq:
 
     # -- answers and results ------------------------------------------------------------------------------------------
     def answer(
-        self,
-        queue: str,
-        type: str,
-        key: str,
-        data: Any = None,
-        *,
-        answer_id: str | None = None,
-        error: bool = False,
-        attempt: int | None = None,
-        tenant: str | None = None,
-    ) -> Answered:
-        """Bring the answer `data` to the job of this `queue` and `type` that has this `key`; what became of the answer.
-        It is kept when this returns.
+        self, queue: str, type: str, key: str, data: Any = None, *, answer_id: str | None = None, error: bool = False,
+        attempt: int | None = None, tenant: str | None = None,
+    ) -> Answered:  # fmt: skip
+        """Deliver the answer `data` to the job of this `queue` and `type` that has this `key`. Returns what became of
+        it; by then the answer is stored.
 
-        `answer_id` tells it from other answers to the key: a second one with the same id is a duplicate. `error`: it
-        says that the work failed. `attempt`: the attempt it is an answer to, for job types that fence others off.
-        `tenant`: the tenant of a daemon whose job is meant; without it, a job that has no tenant.
-        """
+        `answer_id` tells the answer from others to the key: a second one with the same id is a duplicate. `error`: it
+        says that the work failed. `attempt`: the attempt it is for, for job types that refuse answers to others.
+        `tenant`: the tenant of a daemon whose job is meant; without it, a job that has no tenant."""
         options = {"answer_id": answer_id, "error": error, "attempt": attempt, "tenant": tenant}
         return self.answers.deliver([self.declared.find(queue).arrived(type, key, data, **options)])[0].outcome
 
     aanswer = awaitable(answer)
 
     def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
-        """Bring many answers, each with the names and values that `answer` takes: a thousand at a time in one
-        transaction. If this raises, some thousands may be kept: give each an `answer_id`, and bring all of them again.
-        """
+        """Deliver many answers, each with the names and values that `answer` takes, a thousand per transaction. If this
+        raises, some thousands may be stored: give each an `answer_id`, and deliver all of them again."""
         from hipq.answers.arrive import arrive_many  # most programs bring one at a time
 
         news = arrive_many(answers, self.declared.find)
@@ -285,7 +258,7 @@ class Hipq:
     # -- jobs and queues ----------------------------------------------------------------------------------------------
     @property
     def queues(self) -> list[Queue]:
-        """The queues that were declared, in that order."""
+        """The queues, in the order in which they were declared."""
         return list(self.declared)
 
     def known(self, name: str) -> Queue:

@@ -19,7 +19,7 @@ from hipq.job.meta import to_show
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions, checked
 from hipq.job.outcome import UNSET
-from hipq.job.schedule import NOTHING, OPTIONS, Definition, Schedule, ScheduleChange, Settings
+from hipq.job.schedule import MISSED, NOTHING, OPTIONS, Definition, Schedule, ScheduleChange, Settings
 from hipq.job.units import number
 from hipq.job.when import to_datetime
 from hipq.job_id import JobId
@@ -217,7 +217,7 @@ def settings_of(
     )  # fmt: skip
     whole = given.over(before)
     made_of = cron(whole.expression, whole.tz)  # type: ignore[arg-type]
-    names.one_of(whole.missed, "choice for missed ticks", ("one", "all", "skip"))  # type: ignore[arg-type]
+    names.one_of(whole.missed, "choice for missed ticks", MISSED)  # type: ignore[arg-type]
     if whole.missed == "all" and not whole.overlap:
         raise Invalid('missed="all" adds several jobs at once: it needs overlap=True')
     made(0, job_type.queue, spec, replace(own, **whole.options), spec.load(whole.data or "null"), 0)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from hipq.errors import Invalid
 from hipq.job.answer import Answer
 from hipq.job.fault import Fault
 from hipq.job.middleware import Enqueue, Middleware
 from hipq.job.view import Job
-from hipq.observe.logs import current_job
+from hipq.observe.logs import ATTRIBUTES, current_job
 
 __all__ = ["DjangoConnections", "Enqueue", "JobScope", "Middleware", "SentryScope", "StructlogContext"]
 
@@ -66,14 +66,11 @@ class SentryScope(JobScope):
             yield
 
 
-_TAGS: Final = ("job_id", "job_queue", "job_type", "job_key", "job_attempt")
-
-
 def _tagged(event: Any, _hint: Any) -> Any:
     """An event of a log record that is about a job: its attributes are what Sentry calls extra data."""
     extra = event.get("extra") or {}
     if event.get("logger") == "hipq" and "job_id" in extra:
-        event["tags"] = {**(event.get("tags") or {}), **{name: extra[name] for name in _TAGS if name in extra}}
+        event["tags"] = {**(event.get("tags") or {}), **{name: extra[name] for name in ATTRIBUTES if name in extra}}
     return event
 
 

@@ -63,7 +63,7 @@ class QueueRules:
         limits, now = store.limits(found.number), store.now()
         types = tuple(store.waiting_types(found.number))
         critical = tuple(one.name for one in found.job_types if one.spec.critical)
-        claim = Claim(found.number, tuple(dict.fromkeys(types)), most, critical)
+        claim = Claim(found.number, types, most, critical)
         after = self._limited(queue, to)(limits.rules)
         starts, others = store.would_start(claim, now), store.would_start(claim, now, after)
         ready = store.counts(found.number, most, now, now).ready

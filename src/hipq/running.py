@@ -63,7 +63,7 @@ def make_engine(
     return Engine(Setup(
         store, served, executor, app.events, app.database.steady, concurrency=concurrency, poll=poll, lease=lease,
         drain=None if drain is None else seconds(drain, "drain"), added=app.added,
-        bring=lambda kept: app.answers.deliver_inserted(kept),
+        deliver=lambda kept: app.answers.deliver_inserted(kept),
     ))  # fmt: skip
 
 

@@ -182,7 +182,7 @@ class TestFolding:
         until = times[-1] + 1
         before = counted(store, queue, until=until)
         assert before == {"started": len(times), "ok": len(times), "run_6": len(times)}
-        while store.fold_activity([queue.number], until):
+        while store.maintain([queue.number], until, 10).folded:
             assert counted(store, queue, until=until) == before
         grains = raw(database, f"SELECT grain, count(*) FROM hipq_activity WHERE queue = {queue.number} GROUP BY grain")
         assert {grain: 0 < rows < 24 * 10 for grain, rows in grains} == dict.fromkeys((MINUTE, HOUR, DAY), True)
@@ -198,12 +198,12 @@ class TestFolding:
         save(store, rows[0], transitions.errored(rows[0], FAULT, 500, NOW))
         for n, row in enumerate(rows[1:], 10):
             now = NOW + n * DAY * SECOND
-            while store.fold_activity([queue.number], now):
+            while store.maintain([queue.number], now, 10).folded:
                 pass
             store.turn(engine, [done(row, now)], [], now)
         day, period = START, DAY * SECOND
         assert counted(store, queue, since=day, until=day + period) == {"started": 3}
-        while store.fold_activity([queue.number], NOW + 20 * DAY * SECOND):
+        while store.maintain([queue.number], NOW + 20 * DAY * SECOND, 10).folded:
             pass
         assert counted(store, queue, since=day, until=day + period) == {"started": 3}
 
@@ -213,7 +213,7 @@ class TestFolding:
         for one in (queue, queue2):
             finish(store, bring(store, engine, one.number, "executing"))
         for days, left in ((390, True), (402, False)):
-            while store.fold_activity([queue.number], NOW + days * DAY * SECOND):
+            while store.maintain([queue.number], NOW + days * DAY * SECOND, 10).folded:
                 pass
             assert bool(counted(store, queue)) == left
         assert counted(store, queue2)  # which is for others to fold
@@ -232,7 +232,7 @@ class TestFolding:
 
         def fold(store: Store) -> None:
             while not all(one.done() for one in settling):
-                store.fold_activity([queue.number], now)
+                store.maintain([queue.number], now, 10)
 
         with ThreadPoolExecutor(4) as pool:
             settling = [pool.submit(settle, stores[n], rows[n * jobs :][:jobs]) for n in (0, 1)]
@@ -240,6 +240,6 @@ class TestFolding:
                 one.result()
         expected = {"started": 2 * jobs, "ok": 2 * jobs, "run_6": 2 * jobs}
         assert counted(stores[0], queue, until=now + 1) == expected
-        while stores[0].fold_activity([queue.number], now):
+        while stores[0].maintain([queue.number], now, 10).folded:
             pass
         assert counted(stores[0], queue, until=now + 1) == expected

@@ -277,9 +277,9 @@ class TestUsedAnswers:
         for key in ("a", "b", "c"):
             bring_answer(store, queue, key)
         finish(store, done)
-        assert store.prune_answers([queue2.number], NOW, 10)[0] == 0
-        assert store.prune_answers([queue2.number, queue.number], NOW, 10)[0] == 1
-        assert store.prune_answers([queue2.number, queue.number], NOW, 10)[0] == 0
+        assert store.maintain([queue2.number], NOW, 10).late == 0
+        assert store.maintain([queue2.number, queue.number], NOW, 10).late == 1
+        assert store.maintain([queue2.number, queue.number], NOW, 10).late == 0
         assert [(one.state, one.job) for one in inbox(store, queue)] == [
             ("late", done.id), ("buffered", runs.id), ("buffered", 0)
         ]  # fmt: skip
@@ -537,7 +537,7 @@ class TestInbox:
         bring_answer(store, queue, "open", job_type="refund", **times)
         bring_answer(store, queue, "nobody", **times)
         for now, left in ((NOW + 1, ["used", "open", "nobody"]), (NOW + 2, ["open", "nobody"]), (NOW + 4, ["open"])):
-            while store.prune_answers([], now, 10)[1]:  # others' too, where tests share a database
+            while store.maintain([], now, 10).answers:  # others' too, where tests share a database
                 pass
             assert [one.job_key for one in inbox(store, queue)] == left
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hipq.stores.audit import DETAILS, LONGEST, AuditEntry, entry
+from hipq.stores.audit import DETAILS, KEPT, LONGEST, PRUNED, AuditEntry, entry
 from hipq.stores.protocols import Store
 from tests.contract.jobs import NOW
 
@@ -34,15 +34,12 @@ class TestAuditLog:
         assert all(one.id < everything[3].id for one in store.audit_log(everything[3].id, 10))
 
     def test_what_is_old_goes_in_steps_the_oldest_first(self, store: Store, app: str) -> None:
-        for n in (3, 1, 2, 9):
-            store.record(entry(n, app, "admin", "", "pause", str(n)))
-        assert store.prune_audit_log(4, 2) == 2
-        assert [one.target for one in logged(store, app)] == ["9", "3"]
-        assert store.prune_audit_log(4, 2) == 1
-        assert store.prune_audit_log(4, 2) == 0
-        assert store.prune_audit_log(9, 2) == 0
-        assert [one.target for one in logged(store, app)] == ["9"]
-        assert store.prune_audit_log(10, 2) == 1
+        for at in (5, *[3] * PRUNED, 9):
+            store.record(entry(at, app, "admin", "", "pause", ""))
+        store.record(entry(KEPT + 9, app, "admin", "", "pause", ""))
+        assert [one.at for one in logged(store, app)] == [KEPT + 9, 9, 5]
+        store.record(entry(KEPT + 9, app, "admin", "", "pause", ""))
+        assert [one.at for one in logged(store, app)] == [KEPT + 9, KEPT + 9, 9]
 
     def test_whatever_is_in_an_entry_it_is_stored(self, store: Store, app: str) -> None:
         store.record(entry(NOW, app, "admin", "\x00", "\ud800", "x" * 9_999, {"a": "\x00" + "y" * 9_999}))

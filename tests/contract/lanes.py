@@ -73,14 +73,14 @@ class TestLanes:
     def test_an_empty_queue_has_none(self, store: Store, queue: QueueTables) -> None:
         assert store.tenants(queue.number, TOP, 10) == []
         assert store.lanes(queue.number, {"x": TOP}, 10, 10) == []
-        assert store.todo_types(queue.number, 10) == []
+        assert store.waiting_types(queue.number, 10, todo=True) == []
 
     def test_types_that_wait_for_other_code(self, store: Store, engine: int, queue: QueueTables) -> None:
         for job_type in ("a", "b", "c"):
             bring(store, engine, queue.number, "deciding", job_type=job_type)
         add(store, of(queue, "ready", "x"))
-        assert store.todo_types(queue.number, 10) == ["a", "b", "c"]
-        assert store.todo_types(queue.number, 2) == ["a", "b"]
+        assert store.waiting_types(queue.number, 10, todo=True) == ["a", "b", "c"]
+        assert store.waiting_types(queue.number, 2, todo=True) == ["a", "b"]
 
     def test_who_serves_any_type_sees_that_there_is_something(
         self, store: Store, engine: int, queue: QueueTables

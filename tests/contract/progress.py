@@ -74,12 +74,12 @@ class TestProgress:
         store.report([report(row, 0.5) for row in (*rows, elsewhere)], NOW)
         for row in (*rows[:3], elsewhere):
             finish(store, row)
-        assert store.prune_progress([queue.number], 2) == 2
-        assert store.prune_progress([queue.number], 2) == 1
-        assert store.prune_progress([queue.number], 2) == 0
+        assert store.maintain([queue.number], NOW, 2).progress == 2
+        assert store.maintain([queue.number], NOW, 2).progress == 1
+        assert store.maintain([queue.number], NOW, 2).progress == 0
         ours = f"SELECT id FROM hipq_progress WHERE id % 65536 IN ({queue.number}, {queue2.number}) ORDER BY id"
         assert {job_id for (job_id,) in raw(database, ours)} == {rows[3].id, elsewhere.id}
-        assert store.prune_progress([queue.number, queue2.number], 2) == 1
+        assert store.maintain([queue.number, queue2.number], NOW, 2).progress == 1
         assert raw(database, ours) == [(rows[3].id,)]
 
     def test_that_of_a_queue_goes_with_it(

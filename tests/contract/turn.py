@@ -89,7 +89,7 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
     ("given back", "being decided", lambda row, now: transitions.given_back(row, "stopping", False, now)),
     ("rescued", "executing", transitions.rescued),
     ("rescued", "being decided", transitions.rescued),
-    ("crashed", "executing", lambda r, now: transitions.crashed(r, SIGNAL, 500, now, judged=True)),
+    ("crashed", "executing", lambda r, now: transitions.crashed(r, SIGNAL, 500, now, has_retry_handler=True)),
     ("suspected", "executing", lambda row, now: transitions.suspected(row, SIGNAL, now)),
     ("crashed aside", "being decided", lambda r, now: transitions.crashed_aside(r, SIGNAL, now)),
     (

@@ -59,7 +59,7 @@ class Engine:
         won = self._store.turn(self._engine_id, [], claims, now).won
         self.slowest = max(self.slowest, time.perf_counter() - began)
         for claim in claims:
-            self.round.fed(claim, sum(row.lane == claim.lane for row in won))
+            self.round.claimed(claim, sum(row.lane == claim.lane for row in won))
         for row in won:
             self._scheduler.jobs_started(row.lane, 1)
         self._store.turn(self._engine_id, [Change(row, succeeded(row, "null", 200, now)) for row in won], [], now)

@@ -16,8 +16,7 @@ from hipq.dashboard.more import More
 from hipq.dashboard.site import OPEN, ROUTES, Site
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit
 from hipq.errors import StoreUnavailable
-from hipq.observe.auditing import KEPT
-from hipq.stores.audit import entry
+from hipq.stores.audit import KEPT, entry
 from tests.contract.database import Database
 from tests.contract.test_sqlite import SqliteFile
 from tests.dashboard.test_same_site import add_route, with_action

@@ -14,7 +14,7 @@ ROWS = re.findall(
 )
 RETIRED = re.compile(
     r"(Hands|Hunger|Bell|Nursery|Doorkeeper|"
-    r"[Ss]ysid|[Jj]udging|[Cc]alling[ _]?[Oo]ff|[Ss]trand|[Gg]lance|[Ll]uggage)s?(?![a-z])"
+    r"[Ss]ysid|[Jj]udging|[Cc]alling[ _]?[Oo]ff|[Ss]trand|[Gg]lance|[Gg]limpsed|[Hh]ungry|[Ll]uggage)s?(?![a-z])"
 )
 """Words that were given up, also as a part of a name: `TestGlance`, `pick_strand`."""
 MAY_HAVE_THEM = ("src/hipq/components.py", "tests/components/", "tests/docs/test_glossary.py")

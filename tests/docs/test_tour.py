@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,21 @@ def test_each_step_says_what_a_crash_there_means() -> None:
     assert len(parts) == 9
     for part in parts:
         assert re.search(r"\*\*A crash (here|anywhere)", part), part.splitlines()[0]
+
+
+def test_the_ways_through_the_code_name_what_is_there() -> None:
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "src/hipq").rglob("*.py")]
+    functions, classes = set[str](), set[str]()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.ClassDef):
+            classes.add(node.name)
+            functions |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+        elif isinstance(node, ast.FunctionDef):
+            functions.add(node.name)
+    ways = re.findall(r"^\*\*(?:From|When) .*?\n\n", TOUR, re.M | re.S)
+    assert len(ways) == 3
+    for name in re.findall(r"`([\w.]+)`", "".join(ways)):
+        assert name in functions | classes, name
 
 
 class Walk:

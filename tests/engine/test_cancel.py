@@ -105,7 +105,7 @@ def test_a_cancel_that_only_the_sweep_notices_is_a_cancel(
     app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost", "handler stuck")
     job_id = queue.enqueue(kind)
     with working(app, concurrency=1, lease=1.0) as (engine,):
-        monkeypatch.setattr(engine.lease, "part_with_cancelled", lambda _now, _steady: None)
+        monkeypatch.setattr(engine.lease, "drop_cancelled", lambda _now, _steady: None)
         until(says(told, f"{kind}-began"))
         app.cancel(job_id)
         until(says(told, f"{kind}-ended"))
@@ -128,7 +128,7 @@ def test_the_only_hand_of_a_worker_may_be_deaf_to_a_cancel(
     queue.job("quick")(lambda _: None)
     job_id = deaf.enqueue()
     with working(app, concurrency=1, lease=1.0) as (engine,):
-        monkeypatch.setattr(engine.lease, "part_with_cancelled", lambda _now, _steady: None)
+        monkeypatch.setattr(engine.lease, "drop_cancelled", lambda _now, _steady: None)
         until(says(told, "began"))
         app.cancel(job_id)
         until(lambda: not engine.in_flight)
@@ -148,7 +148,7 @@ def test_a_cancel_that_is_noticed_with_a_new_lease_is_a_cancel(
     app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost")
     job_id = queue.enqueue("process")
     with working(app, lease=1.0) as (engine,):
-        monkeypatch.setattr(engine.lease, "part_with_cancelled", lambda _now, _steady: None)
+        monkeypatch.setattr(engine.lease, "drop_cancelled", lambda _now, _steady: None)
         until(says(told, "process-began"))
         with monkeypatch.context() as lost:
             lost.setattr(app.store, "renew_lease", lambda _engine_id, _seconds: False)

@@ -106,7 +106,7 @@ class TestNews:
                 settle(engine)
             renew(some)
             for number in range(6):
-                woken = [engine.watches[queue].hungry for engine in some if engine.wake(told(queue, number))]
+                woken = [engine.watches[queue].may_have_work for engine in some if engine.wake(told(queue, number))]
                 assert woken.count(True) == 1
                 for engine in some:
                     settle(engine)
@@ -129,9 +129,9 @@ class TestNews:
             settle(engine)
             engine.batch.prefetch.room = lambda free: 0  # type: ignore[method-assign]  # noqa: ARG005
             for news in (told(queue), {ELSEWHERE: ("", 0)}):
-                engine.watches[queue].hungry = False
+                engine.watches[queue].may_have_work = False
                 assert not engine.wake(news)
-                assert engine.watches[queue].hungry
+                assert engine.watches[queue].may_have_work
 
     def test_jobs_of_another_process_start_whoever_is_busy(self, make_app: Callable[[], Hipq]) -> None:
         ran: list[int] = []

@@ -48,7 +48,7 @@ MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
         lambda row: transitions.given_back(row, "x", False, NOW),
     ),
     "rescued": (RUNNING, lambda row: transitions.rescued(row, NOW)),
-    "crashed": (RUNNING, lambda row: transitions.crashed(row, FAULT, 500, NOW, judged=False)),
+    "crashed": (RUNNING, lambda row: transitions.crashed(row, FAULT, 500, NOW, has_retry_handler=False)),
     "crashed in a used process": (RUNNING, lambda row: transitions.suspected(row, FAULT, NOW)),
     "crashed when judged": (
         transitions.claimed(ERRORED, 4, NOW),
@@ -107,7 +107,7 @@ def test_each_crash_alone_is_a_failure_and_one_among_others_is_not() -> None:
 
 
 def test_a_retry_handler_may_crash_twice_after_its_job_did() -> None:
-    row = transitions.crashed(RUNNING, FAULT, 500, NOW, judged=True)
+    row = transitions.crashed(RUNNING, FAULT, 500, NOW, has_retry_handler=True)
     row = transitions.crashed_aside(transitions.claimed(row, 3, NOW), FAULT, NOW)
     assert (row.state, row.phase, row.failures) == ("error", "deciding", 1)
     row = transitions.crashed_aside(transitions.claimed(row, 3, NOW), FAULT, NOW)

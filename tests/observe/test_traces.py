@@ -484,10 +484,10 @@ def test_a_wait_that_ends_with_a_time_out_and_what_its_retry_handler_does(
     wait = seen.one("hipq wait charge")
     assert (attributes(wait)["hipq.outcome"], wait.status.status_code) == ("timed out", spans.StatusCode.ERROR)
     assert (wait.end_time or 0) - (wait.start_time or 0) == 61_000_000_000
-    judged = seen.one("hipq judge charge")
+    judged = seen.one("hipq decide charge")
     assert (attributes(judged)["hipq.outcome"], judged.status.status_code) == ("gave up", spans.StatusCode.UNSET)
     assert parent_of(seen.one("deciding")) == id_of(judged)
-    assert parent_of(seen.one("cancelling")) == id_of(seen.one("hipq call off charge"))
+    assert parent_of(seen.one("cancelling")) == id_of(seen.one("hipq cancel charge"))
     assert len(seen.traces) == 1
 
 

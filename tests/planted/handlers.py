@@ -16,7 +16,7 @@ HANDLER_BUGS = (
         (
             (
                 SETTLE,
-                "after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))",
+                "after = transitions.crashed(row, result.fault, result.exitcode, now, _has_retry_handler(execution))",
                 "after = transitions.suspected(row, result.fault, now)",
             ),
         ),

@@ -25,7 +25,7 @@ def check(store: Store, queue: int, writes: Iterable[Write]) -> None:
     require(together.run.total <= together.started, "counters", "more runs took time than have started", together)
     since, until = min(minutes) - 100 * DAY * SECOND, max(minutes) + 100 * DAY * SECOND
     for days in (1, 30):
-        while store.fold_activity([queue], store.now() + days * DAY * SECOND):
+        while store.maintain([queue], store.now() + days * DAY * SECOND, 1_000).folded:
             pass
         found = store.activity([queue], DAY, since, until, "job_type")
         _compare(_in_all(_by_minute(found)), _in_all(expected), f"days, after {days}")

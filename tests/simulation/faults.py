@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hipq.errors import StoreUnavailable
-from hipq.stores.forwarding import Forwarding
-from hipq.stores.protocols import VERBS, Waking
+from hipq.stores.forwarding import VERBS, Forwarding
+from hipq.stores.waker import Waking
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life

@@ -50,7 +50,7 @@ FAULTS = (
     "(crash before)", "(crash after)", "(lost)", "(away)", "(slow)", "(stall)", "(full)", "kills its engine", "crashed",
     "is asked to stop", "the calendar is set", "the throttler is asked", "pause", "resume", "set_limit",
     "due ready", "drop_ticket",
-    " change_schedules\n", " answer (lost)", " answer (full)", "prune_answers", "replay of", "rekey of", "drop of",
+    " change_schedules\n", " answer (lost)", " answer (full)", "maintain", "replay of", "rekey of", "drop of",
     " lanes (", " tenants (", ": matched", ": buffered", ": duplicate", ": conflict", ": late",
 )  # fmt: skip
 

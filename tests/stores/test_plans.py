@@ -105,7 +105,7 @@ class Scene:
     # -- counters ---------------------------------------------------------------------------------------------------
     def activity(self) -> None:
         assert self.store.activity([self.plain, self.ruled], MINUTE, NOW - HOUR * SECOND, NOW + 1, "job_type")
-        self.store.fold_activity([self.plain, self.ruled], NOW)
+        self.store.maintain([self.plain, self.ruled], NOW, WANTED)
 
     # -- the claim path ---------------------------------------------------------------------------------------------
     def claim_one_type(self) -> None:
@@ -171,10 +171,10 @@ class Scene:
         (row, *_) = won = self.claim(self.plain, TYPES[:1])
         self.store.answer([answer(self.plain, row.job_key)], NOW)
         self.save(won, lambda row: transitions.succeeded(row, "null", 200, NOW))
-        assert self.store.prune_answers([self.plain], NOW, WANTED)[0] == 1
+        assert self.store.maintain([self.plain], NOW, WANTED).late == 1
         old = [replace(answer(self.plain, f"old {n}"), keep_until=NOW - 1) for n in range(WANTED)]
         self.store.answer(old, NOW)
-        assert self.store.prune_answers([], NOW, WANTED)[1] == WANTED
+        assert self.store.maintain([], NOW, WANTED).answers == WANTED
 
     def depth(self) -> None:
         found = {(one.phase, one.job_type): one.jobs for one in self.store.depth(self.ruled, TYPES, WANTED)}

@@ -1,4 +1,4 @@
-"""What a caller hands in becomes a `NewAnswer`, checked whole before anything is stored."""
+"""Turn what a caller hands in into a `NewAnswer`, checked in full before anything is stored."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hipq.job.when import later
 ID_LIMIT: Final = 500
 REASON_LIMIT: Final = 500
 BODY_LIMIT: Final = 1 << 20
-"""The most bytes that are kept of a message which is not text."""
+"""The most bytes to keep of a message that is not text."""
 FIELDS: Final = {"queue", "type", "key", "data", "answer_id", "error", "attempt", "tenant"}
 
 
 class AnyQueue(Protocol):
-    """What answers must know of a queue."""
+    """What an answer needs to know of a queue."""
 
     name: str
 
@@ -88,14 +88,15 @@ def arrive_many(answers: Iterable[Mapping[str, Any]], queue: Callable[[str], Any
 def unreadable(
     queue: int, job_type: str, body: bytes, reason: str, now: int, *, keeping: Keeping, answer_id: str
 ) -> NewAnswer:
-    """A message that names no job, or cannot be read: kept with the reason, for people to look at."""
+    """An answer for a message that names no job or cannot be read. It is kept with the reason, for people to look
+    at."""
     known = answer_id if is_answer_id(answer_id) else None
     new = arrive(queue, job_type, "no key", None, now, keeping=keeping, answer_id=known)
     return replace(new, job_key="", data=_readable(body), unreadable=clean(reason)[:REASON_LIMIT])
 
 
 def _readable(body: bytes) -> str:
-    """A message as JSON: what its JSON says, else its text, else its first bytes in base64."""
+    """A message as JSON: the JSON in it, else its text, else its first bytes in base64."""
     readings: tuple[Callable[[bytes], Any], ...] = (payload.parse, bytes.decode)
     for read in readings:
         try:

@@ -1,4 +1,4 @@
-"""`app.answers`: the way by which every answer is delivered; and all that arrived, to list, to replay, to drop."""
+"""`app.answers`: delivers every answer, and lists, replays, moves and drops those that arrived."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BATCH_SIZE: Final = 64 << 20
 class Count(NamedTuple):
     answers: int
     copies: int
-    """How often the answers arrived, in all."""
+    """How often the answers arrived, counting repeats."""
 
 
 class Replayed(NamedTuple):
@@ -174,7 +174,7 @@ class Inbox:
     def prune(self) -> int:
         """Delete answers that need not be kept any longer, as engines do every minute; returns how many."""
         total = 0
-        while count := self._store.prune_answers([], self._store.now(), STEP)[1]:
+        while count := self._store.maintain([], self._store.now(), STEP).answers:
             total += count
         if total:
             self._events.emit(InboxEvent.ANSWERS_PRUNED, self._store.now(), count=total)

@@ -61,7 +61,7 @@ class Reader:
         for message in messages:
             doing = "the message"
             try:
-                _ = message.event  # one that is not right says so, whatever is read of it
+                _ = message.event  # raises if it is malformed, whatever else is read
                 doing = "key"
                 key = _text(self._key(message))
                 doing = "error"
@@ -85,7 +85,7 @@ class Reader:
         new = unreadable(
             queue.number, self._type, message.body, reason, now, keeping=queue.keeping, answer_id=message.id
         )
-        return replace(new, error=_error(message))  # so that it is one, if somebody gives it a key
+        return replace(new, error=_error(message))  # so that it counts as one once somebody gives it a key
 
 
 def _reason(doing: str, wrong: BaseException) -> str:

@@ -36,7 +36,7 @@ class Member(msgspec.Struct, omit_defaults=True):
 
 
 class Stream(msgspec.Struct, omit_defaults=True):
-    """What is known of one stream from all processes that listened to it."""
+    """One stream, as all processes report that listened to it."""
 
     url: str = ""
     counts: dict[str, int] = {}

@@ -46,7 +46,7 @@ class Results:
         events.subscribe(self._ended)
 
     def close(self) -> None:
-        """End all waits: the app is closed."""
+        """End all waits, because the app is closed."""
         self._closed = True
         self._give(list(self._waiting), StoreUnavailable("this app was closed"))
         self._news.set()
@@ -61,7 +61,7 @@ class Results:
         self._looks = 0
 
     def of(self, row: Row, seconds: float | None) -> Row:
-        """The final row of a job that succeeded, whose row was this a moment ago."""
+        """The final row of a job that has succeeded; `row` is the job as it was a moment ago."""
         if row.state == FINAL:
             return _succeeded(row)
         future = self._ending(row.id)
@@ -152,7 +152,8 @@ class Results:
             self._give(due, error)
 
     def _miss(self, ids: set[int]) -> None:
-        """Look for a job that has not ended for long: it may have ended and been pruned at once. One job each time."""
+        """Look for a job that has not ended for long: it may have ended and been pruned at once. One such job per
+        call."""
         with self._lock:
             long_ago = time.monotonic() - LONG
             old = [job_id for job_id in ids if job_id in self._waiting and self._waiting[job_id].since < long_ago]

@@ -16,12 +16,13 @@ from hipq.cli.show import print_lines, print_table, say
 from hipq.cli.table import text_of
 from hipq.cli.target import AppCommand, Target
 from hipq.cron import CronSchedule
+from hipq.job.schedule import MISSED
 
 _queue_argument = click.argument("queue", metavar="QUEUE")
 _name_argument = click.argument("schedule", metavar="NAME")
 _tick_options = together(
     click.option("--tz", help="The time zone of the expression, like Europe/Rome; UTC without it."),
-    click.option("--missed", type=click.Choice(["one", "all", "skip"]),
+    click.option("--missed", type=click.Choice(MISSED),
                  help="What becomes of ticks no engine was there for: one job for all of them, all, or none."),
     click.option("--overlap/--no-overlap", default=None,
                  help="Whether a tick adds a job while that of the tick before is not final."),

@@ -46,10 +46,9 @@ def described(app: Hipq, queue: str, answers: Sequence[Answer]) -> list[dict[str
 
 
 def _ended(app: Hipq, jobs: Iterable[int]) -> set[int]:
-    """Those of these jobs that are final, or even gone."""
-    jobs = sorted(jobs)
-    final = {row.id for row in app.store.ended(jobs)} if jobs else set()
-    return final | {job for job in jobs if job not in final and app.store.get(job) is None}
+    """Which of these jobs are final, or even gone."""
+    known = set(jobs)
+    return known - app.store.tokens(sorted(known)).keys() if known else known
 
 
 def answers_of(app: Hipq, job: int) -> dict[str, Any]:

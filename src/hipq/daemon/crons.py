@@ -17,7 +17,7 @@ from hipq.errors import Conflict, Invalid, NotFound, StoreBusy, shown
 from hipq.job import names, ticks
 from hipq.job.cron import cron
 from hipq.job.model import New
-from hipq.job.schedule import NOTHING, Definition, Schedule, ScheduleChange, Settings
+from hipq.job.schedule import MISSED, NOTHING, Definition, Schedule, ScheduleChange, Settings
 from hipq.job.when import to_datetime
 from hipq.job.windows import ALWAYS
 from hipq.limits.tenants import BETWEEN, tenant_of
@@ -134,7 +134,7 @@ def _checked(settings: Settings) -> Settings:
     if settings.expression is None:
         raise Invalid('a schedule has an expression, such as "0 9 * * MON-FRI"')
     made = cron(settings.expression, settings.tz or "UTC")
-    missed = names.one_of(settings.missed or "one", "choice for missed ticks", ("one", "all", "skip"))
+    missed = names.one_of(settings.missed or "one", "choice for missed ticks", MISSED)
     if missed == "all" and not settings.overlap:
         raise Invalid('missed "all" adds several jobs at once: it needs overlap true')
     if settings.priority is not None:

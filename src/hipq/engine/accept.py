@@ -1,4 +1,4 @@
-"""Step 1, accept: what a user hands in becomes a `New`, checked whole before anything is stored."""
+"""Step 1, accept: turn what a caller hands in into a `New`, checked in full before anything is stored."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     _Result = tuple[_Future, list[Stored] | Exception]
 
 LaneBy = Callable[[Job[Any]], str]
-"""Says which lane a new job belongs to. The job has no id yet."""
+"""Chooses the lane of a new job, which has no id yet."""
 
 
 class Accepting(Protocol):
-    """What a queue knows of itself."""
+    """What accepting a job needs to know of its queue."""
 
     lane_by: LaneBy | None
 
@@ -44,14 +44,15 @@ class Accepting(Protocol):
     def order(self) -> Order: ...
     @property
     def rules(self) -> Rules:
-        """As this program knows them."""
+        """The queue's rules as this program knows them, which may be out of date."""
 
     def look_again(self) -> Rules:
-        """As the database has them now."""
+        """The queue's rules as the database has them now."""
 
 
 def accept(queue: Accepting, spec: Spec, options: Checked, data: Any, now: int, key: str | None = None) -> New:
-    """Before the rules that this program knows refuse a job, they are looked at again."""
+    """A new job, ready to be stored. If the rules that this program knows would refuse the job, they are first read
+    again: an operator may have changed them."""
     new = made(queue.number, queue, spec, options, data, now, key)
     rules = queue.rules
     if rules.in_force and not spec.critical and refusal(rules, new.lane, new.throttle_factor):
@@ -64,7 +65,7 @@ def accept(queue: Accepting, spec: Spec, options: Checked, data: Any, now: int, 
 def made(
     number: int, queue: Accepting, spec: Spec, options: Checked, data: Any, now: int, key: str | None = None
 ) -> New:
-    """The same without a look at the database: by itself it can be stored."""
+    """A new job, checked without a look at the database: everything but the limits of its queue."""
     start = options.start(now)
     new = New(
         queue=number,
@@ -102,7 +103,7 @@ def raises(on_duplicate: str) -> bool:
 
 
 class Adding:
-    """Jobs are being added, inside a span if adding is traced. Here it is not: see `hipq.observe.traces`."""
+    """A context around the adding of jobs. This one does nothing; `hipq.observe.traces` has one that opens a span."""
 
     trace = ""
     """The traceparent that is stored with the jobs."""
@@ -111,10 +112,10 @@ class Adding:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """The jobs are added, or an exception was raised instead."""
+        """Called when the jobs have been added, or adding them raised an exception."""
 
     def added(self, stored: Sequence[Stored]) -> None:
-        """The jobs are stored under these ids."""
+        """Called with the ids under which the jobs were stored."""
 
 
 UNTRACED: Final = Adding()
@@ -195,7 +196,7 @@ class Coalescer:
 
 
 def _resolve(results: Sequence[_Result]) -> None:
-    """Each event loop is woken once for all of its futures, since waking it costs a system call."""
+    """Resolve futures, with one wake-up per event loop: each wake-up costs a system call."""
 
     def done(loop: asyncio.AbstractEventLoop) -> None:
         for future, value in results:

@@ -1,4 +1,4 @@
-"""The current batch: what this engine has claimed and not saved. Nothing else remembers these jobs but their rows."""
+"""The current batch: the jobs that this engine has claimed and not saved yet. Only their rows remember them besides."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ class Batch:
         self.prefetch = Prefetch(setup.concurrency)
         self._is_scheduled = any(queue.scheduler for queue in setup.queues)
         self._stuck = 0
-        """Handlers that ran on when nobody wanted their result any more, at the last look."""
+        """At the last look, how many abandoned handlers were still running."""
 
     # -- how much there is room for ---------------------------------------------------------------------------------
     def free(self) -> int:
-        """The hands that are free. A job that only waits to be saved holds none; but memory is not without end."""
+        """How many hands are free. A job that only waits to be saved holds none; of those that cannot be saved for now,
+        only `concurrency`, because memory has an end."""
         waiting = len(self.stopped) + min(len(self.blocked), self._setup.concurrency)
         return self._setup.concurrency - len(self.in_flight) + waiting
 
@@ -46,12 +47,12 @@ class Batch:
 
     @property
     def has_room(self) -> bool:
-        """Whether a job could be claimed, on a spare slot at least."""
+        """Whether another job could be claimed, if only on a spare slot."""
         room = self.room()
         return room > 0 or self.spare(room).slots > 0
 
     def spare(self, room: int) -> Spare:
-        """The spare slots, which are only asked for where there is no room."""
+        """The spare slots, which are used only where there is no other room."""
         return NO_SPARE if room > 0 else self._setup.spare()._replace(each=self.prefetch.for_one())
 
     def reachable(self) -> list[Execution]:
@@ -99,7 +100,8 @@ class Batch:
             self.prefetch.unknown()
 
     def _count_stuck(self, now: int, steady: int) -> None:
-        """Handlers that could not be stopped run on. When they hold all hands, this process is of no use any more."""
+        """Count the handlers that could not be stopped and still run. Once they hold all hands, this process is
+        useless."""
         stuck = self._setup.executor.stuck(steady)
         if stuck > self._stuck:
             self._setup.events.emit(EngineEvent.HANDLER_STUCK, now, stuck=stuck)
@@ -118,13 +120,13 @@ class Batch:
         self.stopped.append(ended)
 
     def block(self, cannot_save: Callable[[Execution], bool]) -> None:
-        """Keep in memory what ended and cannot be saved now: these jobs stay under the lease like all others."""
+        """Keep in memory the jobs that ended and cannot be saved now: the lease covers them like all others."""
         self.blocked += [execution for execution in self.stopped if cannot_save(execution)]
         self.stopped = [execution for execution in self.stopped if not cannot_save(execution)]
 
     def reporting(self, steady: int) -> list[Execution]:
-        """The jobs whose handlers have said more of their progress than is stored: now and then those that run, and
-        at once those that begin to wait, for that may take long."""
+        """The jobs whose handlers have reported progress that is not stored yet: running jobs now and then, and jobs
+        that begin to wait at once, since they may wait for long."""
         found = [one for one in self.stopped if one.run.reported and isinstance(one.run.result, (Waits, Progressed))]
         if steady >= self._timetable.report and self.in_flight:
             self._timetable.report = steady + timetable.REPORT_EVERY
@@ -167,7 +169,7 @@ class Batch:
                     self._left(execution)
 
     def drop(self, execution: Execution, now: int, event: str = JobEvent.LOST) -> None:
-        """The claim was lost: whatever the execution comes to, or has come to, nothing of it is kept."""
+        """The claim was lost: stop the execution, and keep nothing of what it returns or has returned."""
         run = execution.run
         if event == JobEvent.TOLD_TO_STOP:
             execution.abandon(gently=True, until=execution.until if run.started else 0)

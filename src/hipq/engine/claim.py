@@ -10,26 +10,26 @@ from hipq.stores.claims import Claim
 
 
 class ClaimPlanner:
-    """What to claim, from the queues that may have something."""
+    """Plans the claims of one turn, over all queues that may have work."""
 
     def __init__(self, watches: QueueWatches) -> None:
         self._watches = watches
         self._turn = list(watches)
-        """The queues in the order in which they are asked; at each claim the first goes to the end."""
+        """The queues in the order in which they are asked. At each claim the first moves to the end."""
 
     def wants(self, room: int, spare: Spare) -> bool:
-        """Whether something could be claimed now, as far as is known."""
-        hungry = [watch for watch in self._watches.served() if watch.hungry]
-        return bool(hungry) if room > 0 else any(_wants_spare(watch, spare) for watch in hungry)
+        """Whether there may be something to claim."""
+        watches = [watch for watch in self._watches.served() if watch.may_have_work]
+        return bool(watches) if room > 0 else any(_wants_spare(watch, spare) for watch in watches)
 
     def claims(self, room: int, hands: int, spare: Spare = NO_SPARE) -> list[Claim]:
         """Ask each queue for an equal part of the room. The queue that was asked first is asked last the next time."""
         self._turn.append(self._turn.pop(0))
-        hungry = [self._watches[number] for number in self._turn if number not in self._watches.locked]
-        hungry = [watch for watch in hungry if watch.hungry]
+        watches = [self._watches[number] for number in self._turn if number not in self._watches.locked]
+        watches = [watch for watch in watches if watch.may_have_work]
         if room <= 0:
-            return _on_spare_hands(hungry, hands, spare)
-        asked = hungry[:room]
+            return _on_spare_hands(watches, hands, spare)
+        asked = watches[:room]
         share, more = divmod(room, len(asked)) if asked else (0, 0)
         claims: list[Claim] = []
         for index, watch in enumerate(asked):
@@ -38,27 +38,29 @@ class ClaimPlanner:
                 claims += _next_lanes(watch, watch.round, part, hands)
             else:
                 queue = watch.queue
-                judged = tuple(queue.strategies)
-                claims.append(Claim(queue.number, queue.types, part, queue.critical, hands=hands, strategies=judged))
+                strategies = tuple(queue.strategies)
+                claims.append(
+                    Claim(queue.number, queue.types, part, queue.critical, hands=hands, strategies=strategies)
+                )
         return claims
 
 
 def _next_lanes(watch: QueueWatch, lanes: Round, room: int, hands: int) -> list[Claim]:
     claims = lanes.claims(room, hands)
     if not claims and not lanes.looking:
-        watch.hungry = False  # its scheduler wants nothing to start: until something changes
+        watch.may_have_work = False  # its scheduler wants nothing to start: until something changes
     return claims
 
 
 def _wants_spare(watch: QueueWatch, spare: Spare) -> bool:
-    return watch.round is not None and not watch.content and watch.round.wants(spare)
+    return watch.round is not None and not watch.skips_spare and watch.round.wants(spare)
 
 
-def _on_spare_hands(hungry: Sequence[QueueWatch], hands: int, spare: Spare) -> list[Claim]:
+def _on_spare_hands(watches: Sequence[QueueWatch], hands: int, spare: Spare) -> list[Claim]:
     """Claims of the first queue that has something for spare hands."""
-    for watch in hungry:
+    for watch in watches:
         if watch.round is not None and _wants_spare(watch, spare):
             if claims := watch.round.claims(0, hands, spare):
                 return claims
-            watch.content = not watch.round.looking
+            watch.skips_spare = not watch.round.looking
     return []

@@ -1,5 +1,5 @@
-"""Step 1 of a turn: what time alone brings about. Scheduled jobs start, waiting jobs time out, schedules tick, windows
-close; and answers that other programs wrote in plain SQL are matched."""
+"""Step 1 of a turn: what happens because time has passed. Scheduled jobs start, waiting jobs time out, cron schedules
+tick, windows close. Answers that other programs wrote in plain SQL are matched here, too."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
 
 PRUNE_EVERY: Final = 60_000_000
-"""Microseconds between looks for answers that came too late, for what need not be kept any longer, and for counters of
-minutes that are to be folded."""
-BROUGHT: Final = 50
+"""Microseconds between two steps of maintenance: late and old answers, progress of ended jobs, old counters."""
+ANSWERS_AT_ONCE: Final = 50
 """Answers in plain SQL that a turn matches, each in a transaction of its own: no lease may end meanwhile."""
 FEW_BUSY: Final = 2
-"""How many of these may wait for a row that somebody has locked: each wait may take a second or two."""
+"""How many of these answers may meet a locked row before the turn leaves the others for later. Each may wait a second
+or two."""
 
 
 @dataclass(eq=False)
@@ -43,11 +43,11 @@ class Due:
     _timetable: Timetable
     _ticks: Ticks | None = None
     new_answers: bool = False
-    """There were answers in plain SQL at the last peek."""
+    """Whether the last peek found answers in plain SQL."""
 
     def changes(self, now: int, steady: int) -> list[Change]:
         self._tick(now)
-        changes = self._roll(now, steady)
+        changes = self._reschedule(now, steady)
         for watch in self._watches.served():
             if watch.retry_at and watch.retry_at <= now:
                 watch.work_available()
@@ -60,7 +60,7 @@ class Due:
         return changes
 
     def peeked(self, found: Sequence[Peek], now: int) -> None:
-        """Look at the schedules that were changed, if a peek has found some."""
+        """Read the changed schedules again, if a peek has found some."""
         if self._ticks or any(peek.crons for peek in found):
             self._schedules.peeked(found, now)
 
@@ -69,7 +69,7 @@ class Due:
         return self._ticks is not None and 0 < self._ticks.next(self._watches.locked) <= now
 
     def next(self, has_room: bool) -> int:
-        """When there is something to do by the calendar; 0 = no such moment is known."""
+        """The next moment at which something is due by the calendar; 0 = none is known."""
         times = [moment for watch in self._watches.served() for moment in watch.moments(has_room)]
         if self._ticks:
             times.append(self._ticks.next(self._watches.locked))
@@ -85,7 +85,7 @@ class Due:
             self._timetable.peek_soon(0)
         if more:
             return []
-        # what is due still was added in plain SQL; or somebody has it locked, until the next poll
+        # jobs that are still due were added in plain SQL, or are locked by somebody: until the next poll
         return rank(self._setup.store, queue.number, queue.order, now)
 
     def _tick(self, now: int) -> None:
@@ -103,46 +103,46 @@ class Due:
             self._ticks = Ticks(self._setup)
         return self._ticks
 
-    def _roll(self, now: int, steady: int) -> list[Change]:
-        """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
-        meanwhile, so there is no hurry: a few at a time while there is other work."""
+    def _reschedule(self, now: int, steady: int) -> list[Change]:
+        """Schedule jobs that did not start before their window closed for its next opening. Claims pass them over
+        meanwhile, so there is no hurry: only a few at a time while there is other work."""
         closed = [watch for watch in self._watches.values() if watch.closed]
-        if not closed or steady < self._timetable.roll:
+        if not closed or steady < self._timetable.reschedule:
             return []
         step = max((STEP // 10 if self._batch.in_flight else STEP) // len(closed), 1)
         free = [watch for watch in closed if watch.queue.number not in self._watches.locked]
-        changes = [change for watch in free for change in watch.roll(self._setup.store, step, now)]
-        self._timetable.roll = self._timetable.after_poll(steady) if self._batch.in_flight else 0
+        changes = [change for watch in free for change in watch.reschedule(self._setup.store, step, now)]
+        self._timetable.reschedule = self._timetable.after_poll(steady) if self._batch.in_flight else 0
         return changes
 
     # -- answers ----------------------------------------------------------------------------------------------------
     def answers(self, now: int, steady: int) -> None:
-        """Delete old answers and the progress of jobs that have ended, fold old counters, and match answers that came
-        in plain SQL; each when its time has come."""
+        """Do a step of maintenance, and match answers that came in plain SQL, each when its time has come."""
         if steady >= self._timetable.prune:
             served = [watch.queue.number for watch in self._watches.served()]
-            more = prune.answers(self._setup.store, served, self._setup.events, now)
-            more |= self._setup.store.prune_progress(served, prune.STEP) >= prune.STEP
-            more |= self._setup.store.fold_activity(served, now)
+            more = prune.maintain(self._setup.store, served, self._setup.events, now)
             self._timetable.prune = steady + (0 if more else PRUNE_EVERY)
-        if self.brings(steady):
-            self._bring_answers(now, steady)
+        if self.delivers(steady):
+            self._deliver_answers(now, steady)
 
-    def brings(self, steady: int) -> bool:
-        """Whether answers in plain SQL are to be matched now. Some may be left: those are tried once a poll."""
-        return self.new_answers and steady >= self._timetable.bring
+    def delivers(self, steady: int) -> bool:
+        """Whether to match answers in plain SQL now. Answers that could not be matched are tried again once per
+        poll."""
+        return self.new_answers and steady >= self._timetable.deliver
 
-    def _bring_answers(self, now: int, steady: int) -> None:
+    def _deliver_answers(self, now: int, steady: int) -> None:
         """Match answers that other programs wrote in plain SQL (docs/tables.md)."""
-        assert self._setup.bring
+        assert self._setup.deliver
         self.new_answers = False
-        self._timetable.bring = self._timetable.after_poll(steady)
+        self._timetable.deliver = self._timetable.after_poll(steady)
         served = tuple(watch.queue.number for watch in self._watches.served())
-        found = self._setup.store.answers(AnswerFilter(state=NEW, queues=served, limit=BROUGHT)) if served else []
+        found = (
+            self._setup.store.answers(AnswerFilter(state=NEW, queues=served, limit=ANSWERS_AT_ONCE)) if served else []
+        )
         busy = 0
         for one in found:
             try:
-                self._setup.bring(one)
+                self._setup.deliver(one)
                 self._watches[one.queue].work_available()
             except (NotFound, Conflict, StoreRefused):
                 pass  # another engine was faster; or nobody can store it: it is left where it is
@@ -152,13 +152,14 @@ class Due:
                 busy += 1
             if busy == FEW_BUSY:
                 break  # each has waited for a row: the others come at the next poll, with the lease renewed
-        if len(found) == BROUGHT and busy < FEW_BUSY:
-            self.new_answers, self._timetable.bring = True, steady
+        if len(found) == ANSWERS_AT_ONCE and busy < FEW_BUSY:
+            self.new_answers, self._timetable.deliver = True, steady
 
 
 @dataclass(eq=False)
 class Peeks:
-    """Looks at what there is to do, now and next: after something happened, and once a poll as a safety net."""
+    """Peeks at the store for work that is due now or next: after something happened, and once per poll as a safety
+    net."""
 
     _setup: Setup
     _watches: QueueWatches
@@ -168,26 +169,26 @@ class Peeks:
     _timetable: Timetable
     _standby: Standby
     idle: bool = False
-    """Nothing was due and nothing executed at the last peek."""
+    """Whether nothing was due and nothing executed at the last peek."""
 
     def look(self, now: int) -> None:
         began = self._setup.steady()
         wanted = [(watch.queue.number, watch.queue.types) for watch in self._watches.served()]
         found = self._setup.store.peek(wanted, self._watches.strategies)
-        self._lease.part_with_cancelled(now, began)
+        self._lease.drop_cancelled(now, began)
         self._timetable.peeks.looked(began, self._setup.steady())
-        self._standby.looked(any(peek.ready and self._watches[peek.queue].is_content for peek in found))
+        self._standby.looked(any(peek.ready and self._watches[peek.queue].has_nothing for peek in found))
         for peek in found:
             self._watches[peek.queue].peeked(peek)
         self._due.peeked(found, now)
         self._lease.seen_owned = bool(self._watches.locked) or any(peek.owned for peek in found)
-        self._due.new_answers = bool(self._setup.bring) and any(peek.answers for peek in found)
-        self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.brings(began))
+        self._due.new_answers = bool(self._setup.deliver) and any(peek.answers for peek in found)
+        self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.delivers(began))
         alone = self._lease.seen_owned or not self._setup.store.waker.hears_queues
         self._timetable.peeked(began, 1.0 if alone else self._standby.share)
 
     def _work(self, found: Sequence[Peek], now: int) -> bool:
-        """Whether there is something to do, here or for another engine, that no time need pass for."""
+        """Whether there is work for this engine or another that does not have to wait for its time."""
         reminded = [self._remind(peek) for peek in found if peek.parked or peek.ready]
         return (
             self._lease.seen_owned
@@ -199,8 +200,8 @@ class Peeks:
         )
 
     def _remind(self, peek: Peek) -> bool:
-        """Jobs wait there: ask the throttler about them (again) or, where no throttler is left, make parked ones ready;
-        whether some are."""
+        """Jobs wait for a throttler: remind it. Where no throttler is left, make parked jobs ready instead. Whether
+        some became ready."""
         watch = self._watches[peek.queue]
         if watch.throttling:
             watch.throttling.remind(peek.ready, round(self._setup.poll * 1e6))

@@ -1,4 +1,4 @@
-"""Where an engine executes jobs: which runner each goes to, and what comes back."""
+"""Where an engine executes jobs: which kind of executor each job goes to, and collecting the results."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Where jobs are executed. The simulation has one of its own."""
+    """What an engine needs of an executor. The simulation has its own."""
 
     def launch(self, batch: Sequence[Execution]) -> None: ...
     def stopped(self, most: int) -> list[Execution]:
-        """The executions that have ended and were not returned before, up to `most`."""
+        """The executions that have ended since the last call, up to `most`."""
 
     def unstarted(self) -> list[Execution]:
-        """Take back the executions that have not started."""
+        """Take back the executions that have not started yet."""
 
     def abandon(self, execution: Execution) -> None:
-        """The execution was abandoned: stop its code if that is possible."""
+        """Nobody wants this execution any more: stop its code where that is possible."""
 
     def wait_for_told(self, seconds: float) -> None:
-        """Wait for handlers that were told to stop gently, for so many seconds at most."""
+        """Wait for handlers that were told to stop gently, at most this many seconds."""
 
     def stuck(self, steady: int) -> int:
-        """How many handlers run on although nobody waits for them, and have had their time."""
+        """How many abandoned handlers still run after the time they had to stop."""
 
     broken: bool
-    """Some jobs cannot be executed here any more."""
+    """Whether some jobs can no longer be executed in this process."""
 
     def close(self) -> None: ...
 
@@ -63,9 +63,10 @@ class LocalExecutor:
         self._clear = clear
         self._ended: deque[Execution] = deque()
         self._is_told = False
-        """The engine was told that some have ended, and has not looked yet: it need not be told of each."""
+        """Whether the engine has been told that executions ended and has not collected them yet: it need not be told of
+        each."""
         self._told: list[Execution] = []
-        """The executions that were told to stop, and may be tidying up."""
+        """The executions that were told to stop and may still be tidying up."""
         self._end_child: dict[Execution, Callable[[bool], None]] = {}
         """How to end the child process in which an execution runs."""
         self.broken = False
@@ -95,7 +96,7 @@ class LocalExecutor:
 
     def _run(self, execution: Execution) -> None:
         try:
-            copy_context().run(self._launcher.run, execution)  # what a handler sets there is not for the next one
+            copy_context().run(self._launcher.run, execution)  # variables that a handler sets are not for the next one
         except BaseException as error:  # a bug of ours: it must cost neither the hand nor the job
             execution.run.result = Errored(Fault.of(error))
         self._end(execution)
@@ -126,12 +127,12 @@ class LocalExecutor:
 
     def _end(self, execution: Execution) -> None:
         self._ended.append(execution)
-        if not self._is_told:  # looked at after the append: who was told before looks after it, too
+        if not self._is_told:  # checked after the append: whoever was told before collects after it, too
             self._is_told = True
             self._notify_done()
 
     def stopped(self, most: int) -> list[Execution]:
-        self._clear()  # before looking: who ends from here on is heard the next time
+        self._clear()  # before collecting: executions that end from here on count the next time
         self._is_told = False
         found: list[Execution] = []
         while self._ended and len(found) < most:

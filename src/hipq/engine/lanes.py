@@ -1,8 +1,8 @@
-"""Step 3 in a daemon, where a scheduler says which lane is next: what the scheduler is asked, and what is claimed then.
+"""Step 3 in a daemon: a scheduler says which lane is next; here is what it is asked, and what is then claimed.
 
-The engine of a daemon serves whatever job types there are, so it cannot list them. It looks which tenants have ready
-jobs, and at some lanes of each tenant, round and round; it asks the scheduler for one lane after the other, and claims
-a batch of each. So a new tenant is found by the next look, however many lanes another tenant has.
+The engine of a daemon serves all job types, so it cannot list them. It looks which tenants have ready jobs, and at some
+lanes of each tenant, round and round. It asks the scheduler for one lane after another, and claims a batch of each. So
+the next look finds a new tenant, however many lanes another tenant has.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from hipq.stores.protocols import Store
 from hipq.stores.values import TOP, WaitingLane
 
 BATCH: Final = 100
-"""Jobs of one lane in one claim: the next lane waits for no more than these."""
+"""Jobs of one lane in one claim. The next lane waits for no more than these."""
 CLAIMS: Final = 16
 """Lanes that are claimed in one turn."""
 LANES: Final = 256
-"""Lanes that one look shows, of all tenants together: to list all of 10,000 lanes takes some 70 ms."""
+"""Lanes that one look returns, of all tenants together. Listing all of 10,000 lanes takes some 70 ms."""
 TENANTS: Final = 256
-"""Tenants that one look shows, with at least one lane of each."""
+"""Tenants that one look returns, with at least one lane of each."""
 KNOWN: Final = 4096
-"""Lanes that are remembered. The lane that was known longest makes room for a new one, and is found again later."""
+"""Lanes that are remembered. A new one replaces the one that was known longest, which a later look finds again."""
 LEAST: Final = 25
-"""Jobs claimed between two looks, at least, while lanes to claim are known: a look at many costs more than a turn."""
+"""Jobs claimed between two looks, at least, while there are known lanes to claim: a look costs more than a turn."""
 FUTILE: Final = 3
-"""Claims in a row, of one tenant's lanes, that limits refused: after these no other lane of the tenant is tried."""
+"""Refused claims in a row, of one tenant's lanes, after which no other lane of that tenant is tried."""
 
 _log = logging.getLogger("hipq")
 
 
 class Spare(NamedTuple):
-    """Slots beyond those that are for everybody: only for tenants that have no job running or waiting in memory."""
+    """Slots beyond those that everybody may use: for tenants that have no job in memory, running or waiting."""
 
     slots: int = 0
-    """The spare slots that are free."""
+    """How many spare slots are free."""
     busy: frozenset[str] = frozenset()
     """The tenants that get no spare slot."""
     each: int = 1
-    """The jobs that are claimed for one slot."""
+    """Jobs to claim for one slot."""
 
 
 NO_SPARE: Final = Spare()
 
 
 class Scheduler(Protocol):
-    """Chooses the lane to run next; told what starts and stops. Lanes are named tenant/jobtype."""
+    """Chooses the lane to run next. It is told which jobs start and stop. Lanes are named `tenant/jobtype`."""
 
     def select_jobtype_to_run(self, jobtypes: Sequence[str], jobcounts: Mapping[str, int]) -> str | None:
-        """One of these lanes, in which jobs are waiting. None = nothing is to start now: the scheduler is asked again
-        when something has changed, or a second later. The counts are those of waiting jobs, up to a hundred. In one
-        turn the scheduler is asked several times: with the same list, without the lanes it has chosen."""
+        """One of these lanes, all of which have ready jobs; None = nothing may start now: the scheduler is asked again
+        when something has changed, or after a second. The counts are those of ready jobs, up to a hundred. In one turn
+        the scheduler is asked several times with the same list, less the lanes it has already chosen."""
 
     def jobs_started(self, jobtype: str, count: int) -> None: ...
     def jobs_stopped(self, jobtype: str, count: int) -> None:
-        """These jobs run no more, whatever became of them."""
+        """This many jobs of the lane have stopped, whatever became of them."""
 
 
 class Guarded:
-    """A scheduler of somebody else's. If it raises, or chooses a lane that it was not offered, the lane that was served
-    longest ago is next, and the log says so once: work goes on."""
+    """Wraps a scheduler that users supply. If it raises, or chooses a lane that it was not offered, the lane that was
+    served longest ago is next and the log says so once: work goes on."""
 
     def __init__(self, scheduler: Scheduler, warm: Callable[[], Collection[str]] = frozenset) -> None:
         self._scheduler = scheduler
@@ -89,7 +89,7 @@ class Guarded:
         self._tell("jobs_stopped", jobtype, count)
 
     def contexts_warm(self, jobtypes: Collection[str]) -> None:
-        """A hint: contexts are at hand in which jobs of these lanes start at once. A scheduler need not want it."""
+        """A hint: contexts in which jobs of these lanes can start at once are idle. A scheduler need not use it."""
         if hasattr(self._scheduler, "contexts_warm"):
             self._tell("contexts_warm", jobtypes)
 
@@ -106,14 +106,14 @@ class Guarded:
 
 
 class Round:
-    """The lanes of one queue, as far as they are known, and how far the round through all tenants has come."""
+    """The known lanes of one queue, and how far the round through all tenants has come."""
 
     def __init__(self, store: Store, queue: int, scheduler: Scheduler) -> None:
         self._store = store
         self._queue = queue
         self._scheduler = scheduler
         self._known: dict[str, WaitingLane] = {}
-        """Lanes with ready jobs; the lane that was served last is last."""
+        """Lanes with ready jobs. The lane that was served last comes last."""
         self._todo: list[str] = []
         """Job types with jobs that wait for other code than their handler: the scheduler is not asked about these."""
         self._next_tenant = TOP
@@ -123,29 +123,29 @@ class Round:
         self._next_lane: dict[str, str] = {}
         """For each tenant with more lanes than one look shows, the lane before which its next look begins."""
         self._noticed: deque[tuple[str, str]] = deque(maxlen=KNOWN)
-        """Types and lanes of jobs that were added in this process, which need no look. Of very many, the first are
-        dropped: a look finds them."""
+        """Types and lanes of jobs that were added in this process: these need no look. Of very many the first are
+        dropped, and a look finds them."""
         self._rounds_left = 0
-        """How often the end of the tenants is to be reached until all were looked at since something changed."""
+        """How many more times the round must reach its end until every tenant was looked at since the last change."""
         self._lane_rounds_left: dict[str, int] = {}
-        """The same for the lanes of each tenant that has many."""
+        """For each tenant with many lanes, the same count for its own round."""
         self._until_look = 0
-        """Jobs to claim before the next look, while lanes to claim are known. The engine looks now and then even if
-        nobody says that something changed: an engine that is never idle does not hear it."""
+        """Jobs to claim before the next look, while there are known lanes. The engine looks now and then even if nobody
+        reports a change: an engine that is never idle does not hear of it."""
         self._steps = self._steps_before = 1
-        """Looks of this round so far, and of the whole round before."""
+        """Looks of this round so far. `_steps_before`: of the whole round before."""
         self._has_forgotten = False
-        """Some lanes had to make room for others."""
+        """Whether some lanes were forgotten to make room for others."""
         self._refusals: dict[str, int] = {}
-        """By tenant, claims in a row that limits refused."""
+        """By tenant, how many claims in a row limits refused."""
 
     def __bool__(self) -> bool:
-        """There may be something to claim."""
+        """Whether there may be something to claim."""
         return bool(self.looking or self._known or self._todo or self._noticed)
 
     @property
     def looking(self) -> bool:
-        """Not all lanes were looked at since something may have changed."""
+        """Whether some lanes have not been looked at since something may have changed."""
         return self._rounds_left > 0 or bool(self._lane_rounds_left)
 
     def stale(self) -> None:
@@ -155,11 +155,11 @@ class Round:
         self._refusals = dict.fromkeys(self._refusals, FUTILE - 1)  # one try each: there may be room now
 
     def notice(self, job_type: str, lane: str) -> None:
-        """A job was added there. Any thread."""
+        """A job was added in this lane. May be called from any thread."""
         self._noticed.append((job_type, lane))
 
     def wants(self, spare: Spare) -> bool:
-        """Whether there may be something to claim where there is no room but on spare slots."""
+        """Whether there may be something to claim for the spare slots, where there is no other room."""
         return spare.slots > 0 and bool(self.looking or self._todo or self._noticed or self._open(0, spare))
 
     # -- claims -----------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Round:
             if lane not in self._known:
                 self._meet(WaitingLane(job_type, lane, 1))
         names = self._open(room, spare)
-        for _ in range(self._steps_before):  # no further than round once
+        for _ in range(self._steps_before):  # at most one round
             if (names and self._until_look <= 0) or (self.looking and not names):
                 self._look()
                 names = self._open(room, spare)
@@ -211,8 +211,8 @@ class Round:
     def _claim(self, lane: WaitingLane, room: int, hands: int) -> Claim:
         return Claim(self._queue, (lane.job_type,), min(room, BATCH, lane.jobs), lane=lane.lane, hands=hands)
 
-    def fed(self, claim: Claim, got: int, refused: bool = False) -> None:
-        """A claim brought so many jobs; `refused`: limits kept some from starting. A lane that gave less than was
+    def claimed(self, claim: Claim, got: int, refused: bool = False) -> None:
+        """A claim returned this many jobs. `refused`: limits kept some from starting. A lane with fewer jobs than were
         claimed is forgotten until a look finds it again."""
         assert claim.lane is not None
         if not claim.lane:
@@ -227,14 +227,15 @@ class Round:
                 self._known[claim.lane] = lane
             elif lane and got < lane.jobs:
                 self._known[claim.lane] = lane._replace(jobs=lane.jobs - got)
-        elif refused:  # else another engine was first
+        elif refused:  # if not, another engine was first
             self._refuse(tenant)
         if not self._known and self._has_forgotten:
             self._has_forgotten = False
             self.stale()
 
     def _refuse(self, tenant: str) -> None:
-        """A tenant at its limit may have a thousand lanes: to try them all would keep others waiting."""
+        """Remember that limits refused this tenant. It may have a thousand lanes: trying them all would keep others
+        waiting."""
         self._refusals[tenant] = self._refusals.get(tenant, 0) + 1
         if self._is_at_limit(tenant):
             self._lane_rounds_left.pop(tenant, None)
@@ -246,7 +247,7 @@ class Round:
     # -- looks ------------------------------------------------------------------------------------------------------
     def _look(self) -> None:
         if self._next_tenant == TOP:
-            self._todo = self._store.todo_types(self._queue, CLAIMS)
+            self._todo = self._store.waiting_types(self._queue, CLAIMS, todo=True)
             self._steps, self._seen = 0, set()
         self._steps += 1
         tenants = self._store.tenants(self._queue, self._next_tenant, TENANTS)

@@ -1,7 +1,7 @@
-"""Step 4, launch: a claimed row meets its code, in a worker thread, a task or a child process.
+"""Step 4, launch: run the code of a claimed job, in a worker thread, a task or a child process.
 
-User code runs here and nowhere else: the handler and, when it fails, the retry handler on a copy of the job; the answer
-handler and the cancel handler.
+User code runs here and nowhere else: the handler and, when it fails, the retry handler with a copy of the job; the
+answer handler and the cancel handler.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from hipq.job.when import later
 from hipq.job.windows import ALWAYS, is_open
 
 AGAIN_AFTER = 60.0
-"""Seconds until a job runs again that asked for it without saying when, and has no retry handler."""
+"""Seconds until a job runs again if it asked for that without saying when, and has no retry handler."""
 
 Chain = Callable[[Any, Any, dict[str, Any]], New]
-"""Makes a New of what `job.enqueue` is given."""
+"""Makes a `New` of what `job.enqueue` is given."""
 
 
 class _Request(msgspec.Struct, array_like=True, frozen=True):
@@ -71,13 +71,11 @@ class _Request(msgspec.Struct, array_like=True, frozen=True):
 
 
 _Reply = tuple[RunResult, list[New], Reported | None, list[tuple[int, str]]]
-"""How a job ended in a child process: its result, the jobs it added, how far it said that it has come, and the requests
-it sent."""
+"""How a job ended in a child process: its result, the jobs it added, its progress, and the requests it sent."""
 
 
 class Around(Protocol):
-    """Makes the context manager in which the code of a job runs. At its exit the job has its result, or an exception
-    is raised."""
+    """Makes the context manager around the code of a job. On exit the job has its result, or an exception is raised."""
 
     def __call__(self, execution: Execution, under: str | None = None) -> AbstractContextManager[None]:
         """`under`: in a child process, what `execution.traceparent()` said in the engine's."""
@@ -87,7 +85,7 @@ _NOTHING = nullcontext()
 
 
 def bare(execution: Execution, under: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
-    """No context manager is wanted."""
+    """The default: no context manager."""
     return _NOTHING
 
 
@@ -108,7 +106,7 @@ class Launcher:
         self._around = around
 
     def run(self, execution: Execution, in_child: bool = False) -> None:
-        """A plain handler, in this thread. Never raises. A child does not ask for the time: its parent has looked."""
+        """Run a plain handler in this thread. Never raises. A child process takes the time from its parent."""
         with self._around(execution), Inside(execution):
             execution.run.started = self._steady()
             if execution.only_decides:
@@ -126,10 +124,8 @@ class Launcher:
             self.finish(execution, _result(execution, value))
 
     async def run_async(self, execution: Execution, in_child: bool = False) -> None:
-        """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
-
-        Raises only if it was abandoned; a handler may well raise CancelledError of its own.
-        """
+        """Run an `async def` handler on the event loop. Its retry handler is plain code and runs in a thread. Raises
+        only if the execution was abandoned, although a handler may raise a CancelledError of its own."""
         from hipq.in_thread import in_thread  # asyncio costs an import most programs can do without
 
         with self._around(execution), Inside(execution):
@@ -153,13 +149,13 @@ class Launcher:
             self._end(execution, result)
 
     def run_in_child(self, execution: Execution, exchange: Callable[[bytes, Callable[[bytes], None]], bytes]) -> None:
-        """A handler in another process; `exchange` sends it there and brings back how it ended, and meanwhile what it
-        says."""
+        """Run a handler in another process. `exchange` sends the job there, returns how it ended, and passes on what it
+        reports meanwhile."""
         with self._around(execution):
             execution.run.started = self._steady()
             if not execution.only_decides and self._shut(execution):
                 return
-            now = execution.row.update_time + self._steady() - execution.launched  # since its claim
+            now = execution.row.update_time + self._steady() - execution.launched  # its claim, and what has passed
             request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
             reply = exchange(msgspec.json.encode(request), lambda told: hear(told, execution.run))
             run = execution.run
@@ -167,7 +163,7 @@ class Launcher:
             self._end(execution, result)
 
     def finish(self, execution: Execution, result: RunResult) -> None:
-        """The code of a job has come to this result: an error goes to the retry handler."""
+        """Hand on the result of a job's code. An error goes to the retry handler first."""
         if isinstance(result, Errored) and not execution.abandoned:
             result = self._decided(execution, result)
         self._end(execution, result)
@@ -184,9 +180,9 @@ class Launcher:
         send: Callable[[bytes], None],
         spec_of: Callable[[str, str], Spec],
     ) -> bytes:
-        """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
-        here too: it may be what kills the process. The time is the parent's: to ask for it, a child would have to
-        connect to the database first, and that is none of what its code may take."""
+        """The other end of `run_in_child`, inside the child: run the code and report how it ended. The retry handler
+        runs here too, since it may be what kills the process. The parent sends the time: a child would have to connect
+        to the database to ask for it, at the cost of the job's own time."""
         sent = msgspec.json.decode(request, type=_Request)
         began = self._steady()
         around = partial(self._around, under=sent.under)
@@ -194,7 +190,7 @@ class Launcher:
         execution = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
         telling = Telling(execution.run, send)
         with told_by_signal(execution, is_told):
-            if is_told():  # before there was anybody to hear the signal
+            if is_told():  # the signal came before there was a handler for it
                 execution.abandon()
             elif execution.is_async and not execution.only_decides:
                 import asyncio
@@ -209,7 +205,8 @@ class Launcher:
         return msgspec.json.encode((run.result, run.children, run.reported, run.sent))
 
     def _shut(self, execution: Execution) -> bool:
-        """The job's window closed while the job waited for a free hand: it does not start. (Answers are looked at.)"""
+        """End a job whose window closed while it waited for a free hand; whether it was. (A job that looks at its
+        answer goes on.)"""
         if execution.row.time_windows == ALWAYS or execution.row.phase != states.EXECUTING:
             return False
         try:
@@ -221,7 +218,7 @@ class Launcher:
         return True
 
     def _called(self, execution: Execution) -> Any:
-        """What the code of this phase returns. Without such code, what the phase comes to."""
+        """What the code for the job's phase returns; if there is no such code, the phase's default result."""
         code, answer, middlewares = execution.code, execution.answer, execution.spec.middlewares
         if execution.row.phase != states.ANSWERED:
             return _inside(middlewares.run, execution, code, self._job(execution)) if code else None
@@ -253,8 +250,8 @@ class Launcher:
         execution.run.result = result
 
     def _decided(self, execution: Execution, result: Errored) -> RunResult:
-        """Ask the retry handler about an error, with a copy of the job as it would be stored. Where that handler is
-        code of another program, the error is stored, and the job is left to that program."""
+        """Ask the retry handler about an error, with a copy of the job as it would be stored. If the handler is
+        registered in another program, the error is stored and the job is left to that program."""
         row, spec, now = execution.row, execution.spec, self._now()
         fault = result.fault
         copy = row if execution.only_decides else transitions.errored(row, fault, result.exitcode, now)
@@ -295,13 +292,13 @@ def _answer(execution: Execution, kept: Kept) -> Answer[Any]:
 
 
 def _inside(steps: tuple[Step, ...], execution: Execution, code: Callable[..., Any], *given: Any) -> Any:
-    """What the code of this phase returns, inside the middlewares that want to be around it."""
+    """What the code for the job's phase returns, run inside the middlewares that apply to it."""
     return call(steps, execution.is_async, code, *given) if steps else code(*given)
 
 
 def _end_forked(here: int, value: object) -> None:
-    """A process that a job's code forked, and in which that code has come to its end, ends here: the job, the engine's
-    threads and its database are the business of the process that it was forked from."""
+    """End a process that a job's code has forked and that ran to the end of that code: the job, the engine's threads
+    and its database connections belong to the process that it was forked from."""
     if os.getpid() == here:
         return
     if isinstance(value, BaseException) and not isinstance(value, SystemExit):
@@ -312,7 +309,7 @@ def _end_forked(here: int, value: object) -> None:
 
 
 def _result(execution: Execution, value: Any) -> RunResult:
-    """What the code of this phase returned or raised, as a result."""
+    """The result for what the code returned or raised."""
     if isinstance(value, Errored | Succeeded):
         return value
     if execution.row.phase == states.CANCELLING:
@@ -333,7 +330,8 @@ def _crash_pause(row: Row, fault: Fault) -> float:
 
 
 def _judgement(verdict: Any, result: Errored, edits: Edits | None, spec: Spec) -> Decided:
-    """What a retry handler said. A time or data in its `Retry(...)` count more than what it changed in its copy."""
+    """The result for what a retry handler returned. A time or data in its `Retry(...)` override its changes to the
+    copy."""
     match verdict:
         case Retry():
             chosen = again(verdict, spec)

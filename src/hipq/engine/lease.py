@@ -1,7 +1,7 @@
-"""The engine's lease: taken, renewed, and what follows when it was lost.
+"""The engine's lease: taking and renewing it, and what to do when it was lost.
 
-A lease says that this engine lives. While it does, its jobs are its own; when it has run out, others may take them, and
-the token of each row says whether somebody did.
+A lease says that this engine is alive. While it lasts, the engine's jobs are its own. Once it has run out, others may
+take them, and the token of each row says whether somebody did.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Lease:
     _standby: Standby
     engine_id: int = 0
     seen_owned: bool = True
-    """Some engine had a job at the last peek, or nobody has peeked yet."""
+    """Whether some engine had a job at the last peek, or nobody has peeked yet."""
     _rescues: PollBudget = field(default_factory=PollBudget)
 
-    # -- prove that we live -----------------------------------------------------------------------------------------
+    # -- renewing and taking ------------------------------------------------------------------------------------------
     def sweep(self, now: int, steady: int) -> tuple[list[Change], bool]:
-        """Renew the lease, and look for what other engines, or this one, left behind: the changes that bring it back,
-        and whether there may be more."""
+        """Renew the lease, and look for jobs that other engines, or this one, left behind. Returns the changes that
+        give them back, and whether there may be more."""
         store = self._setup.store
         if self.engine_id and (crew := store.renew_lease(self.engine_id, self._setup.lease)):
             self._standby.renewed(crew)
@@ -60,18 +60,21 @@ class Lease:
         more = len(orphans) >= rescue.STEP
         if not more:
             self._rescues.looked(began, self._setup.steady())
-        self._part([one for one in taken if one.run.result is None], now)  # of the others the token decides when saved
+        self._drop([one for one in taken if one.run.result is None], now)  # the others: when they are saved, by token
         return orphans + back, more
 
     def next_sweep(self, steady: int) -> int:
-        """A third of a lease later; engines spread out."""
+        """When to sweep next: a third of a lease later, with a random part so that engines spread out."""
         return steady + round(self._setup.lease / 3 * 1e6 * self._setup.chance.uniform(0.8, 1.0))
 
     def _take(self, now: int, left_behind: Sequence[Execution] = ()) -> None:
-        """Take a lease: the first one, or a new one after ours ran out. Then our jobs may be somebody else's, and their
-        tokens say which: what nobody took goes on under the new lease, the rest is dropped. `left_behind`: jobs that an
-        earlier lease of ours still owns, because their queue was locked when that lease ended. They need a new lease
-        even if ours is alive: under that one, rows whose adoption was not confirmed would look unstarted."""
+        """Take a lease: the first one, or a new one after the last ran out. In that case other engines may have taken
+        jobs of ours. Their tokens say which: jobs that nobody took go on under the new lease, the others are dropped.
+
+        `left_behind`: jobs that an earlier lease of ours still owns, because their queue was locked when that lease
+        ended. They need a new lease even if ours is alive: under that one, rows whose adoption was not confirmed would
+        look unstarted.
+        """
         served = {str(watch.queue.number): watch.queue.published for watch in self._watches.values()}
         queues = [watch.queue for watch in self._watches.values()]
         crons = [f"{queue.number}/{name}" for queue in queues for name in queue.crons]
@@ -80,15 +83,18 @@ class Lease:
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired = self.engine_id
         engine_id = self._setup.store.take_lease(self._setup.lease, label, serves, __version__, now)
-        held = [*self._batch.reachable(), *left_behind]  # also what has ended: else it looks like a dead engine's
+        held = [
+            *self._batch.reachable(),
+            *left_behind,
+        ]  # also ended ones: else they look like a dead engine's
         lost = self._adopt(held, engine_id, now)
         self.engine_id = engine_id  # not before: rows whose adoption was not confirmed must not look unstarted to us
         if expired and not left_behind:
             self._setup.events.emit(EngineEvent.LEASE_LOST, now, engine_id=expired, jobs=len(held))
-        self._part(lost, now)
+        self._drop(lost, now)
 
     def _adopt(self, held: Sequence[Execution], engine_id: int, now: int) -> list[Execution]:
-        """Take jobs of an older lease of ours into the new one; returns those that somebody else has taken."""
+        """Move jobs of an older lease of ours to the new one. Returns those that somebody else has taken."""
         changes = [Change(one.row, transitions.adopted(one.row, engine_id, now), (), JobEvent.CLAIMED) for one in held]
         gone = self._setup.store.turn(engine_id, changes, [], now).lost if changes else frozenset[int]()
         for execution, change in zip(held, changes, strict=True):
@@ -97,7 +103,7 @@ class Lease:
         return [execution for execution in held if execution.row.id in gone]
 
     def take_back_freed(self, now: int) -> None:
-        """Queues that are not locked any more are served again."""
+        """Serve queues again that are no longer locked."""
         for queue in self._watches.locked.freed(self._setup.steady):
             ours = [one for one in self._batch.in_flight.values() if queue_of(one.row.id) == queue]
             try:
@@ -111,22 +117,22 @@ class Lease:
             self._watches[queue].work_available()
             self._timetable.peek_by(0)
 
-    # -- what is not ours any more ----------------------------------------------------------------------------------
-    def part_with_cancelled(self, now: int, steady: int) -> None:
-        """Tell handlers whose jobs were cancelled, or taken from us. Handlers that have hardly begun can wait for the
-        next look: they may well have ended by then."""
+    # -- jobs that are no longer ours ----------------------------------------------------------------------------------
+    def drop_cancelled(self, now: int, steady: int) -> None:
+        """Tell the handlers of jobs that were cancelled, or taken by another engine. Handlers that have only just begun
+        wait for the next look: they may well end before it."""
         late = [one for one in self._batch.in_flight.values() if steady - one.launched >= LINGER]
         some = [one for one in late if one.run.result is None and not self._watches.is_locked(one)]
         if not some:
             return
         tokens = self._setup.store.tokens([one.row.id for one in some])
         gone = [one for one in some if one.run.result is None and tokens.get(one.row.id) != one.row.token]
-        self._part(gone, now, tokens)
+        self._drop(gone, now, tokens)
 
-    def _part(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
-        """Drop jobs whose rows are not ours any more. A job that is not live was cancelled, or another engine has
-        finished it: its handler is told, and may tidy up. A job that is live is another engine's by now. `tokens`: the
-        tokens of the live jobs."""
+    def _drop(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
+        """Drop jobs whose rows are no longer ours. A job that is not live was cancelled, or another engine has finished
+        it: its handler is told, and may tidy up. A live job is another engine's by now. `tokens`: the tokens of the
+        live jobs."""
         if tokens is None:
             tokens = self._setup.store.tokens([one.row.id for one in gone]) if gone else {}
         for execution in gone:

@@ -1,9 +1,9 @@
-"""The engine: turn after turn, from start to stop. Between turns it sleeps until something wakes it."""
+"""The engine: it takes turn after turn from start to stop, and sleeps in between until something wakes it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hipq.engine import timetable
@@ -16,6 +16,7 @@ from hipq.engine.stop import Stop
 from hipq.engine.timetable import LINGER, Timetable
 from hipq.engine.turn import Turn
 from hipq.errors import StoreUnavailable
+from hipq.executors.execution import Execution
 from hipq.job.event_names import EngineEvent
 from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.waker import ELSEWHERE, HERE, NOTIFIED, News
@@ -23,7 +24,7 @@ from hipq.stores.waker import ELSEWHERE, HERE, NOTIFIED, News
 STORE_AWAY: Final = 30_000_000
 """Microseconds that a stop waits for a store that is away, unless `drain` says otherwise."""
 FEW_QUEUES: Final = 8
-"""Up to so many queues are asked directly when something wakes the engine; more are peeked at first."""
+"""Up to this many queues are claimed from at once when something wakes the engine; more are peeked at first."""
 
 
 class Engine:
@@ -35,14 +36,19 @@ class Engine:
         self.watches = QueueWatches(setup)
         if len(self.watches) > FEW_QUEUES:
             for watch in self.watches.values():
-                watch.hungry = False  # the first peek says where there is something to claim
+                watch.may_have_work = False  # the first peek says where there is something to claim
         self.batch = Batch(setup, self.watches, self.timetable, self.stop_requests)
-        self.in_flight = self.batch.in_flight
         self.standby = Standby()
         self.lease = Lease(setup, self.watches, self.batch, self.timetable, self.standby)
         self._turn = Turn(setup, self.stop_requests, self.timetable, self.watches, self.batch, self.lease, self.standby)
         self.torn = False
-        """Descriptors of this process were closed by a handler: nothing that has some is to be used or closed."""
+        """Whether a handler has closed file descriptors of this process. Then nothing that has one may be used or
+        closed."""
+
+    @property
+    def in_flight(self) -> Mapping[int, Execution]:
+        """The jobs that this engine has claimed and not saved, by their ids."""
+        return self.batch.in_flight
 
     @property
     def engine_id(self) -> int:
@@ -62,11 +68,11 @@ class Engine:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is in memory that would have to be saved."""
+        """Whether nothing is in memory that would have to be saved."""
         return not self.batch.in_flight and not self.batch.stopped
 
     def turn(self) -> float:
-        """One turn; the seconds nothing needs doing after it, unless something wakes us."""
+        """Take one turn. Returns the seconds to sleep after it, unless something wakes the engine."""
         return self._turn.take()
 
     def ahead(self) -> tuple[int, int]:
@@ -75,11 +81,12 @@ class Engine:
 
     # -- waking -----------------------------------------------------------------------------------------------------
     def notice(self, queue: int, lanes: Iterable[tuple[str, str]]) -> None:
-        """Jobs of these types and lanes were added in this process. Any thread; who adds them notifies the store."""
+        """Jobs of these types and lanes were added in this process. May be called from any thread; the caller wakes the
+        store."""
         self.watches[queue].notice(lanes)
 
     def wake(self, news: News = NOTIFIED) -> bool:
-        """Something may have changed: look for it, unless that is for other engines. Whether a turn has to be taken."""
+        """Something may have changed: look for it, unless that is for other engines. Returns whether to take a turn."""
         needed = [self._heard(queue, place) for queue, place in news.items()]
         return any(needed)
 
@@ -104,7 +111,8 @@ class Engine:
         return True
 
     def _look(self, watches: Sequence[QueueWatch]) -> bool:
-        """Claim from a few queues at once, and peek a little later; or peek at many queues."""
+        """Claim from a few queues at once, and peek a little later; or peek at many queues. Returns whether to take a
+        turn."""
         if len(watches) > FEW_QUEUES:
             self.timetable.peek_by(0)
             return True
@@ -118,7 +126,8 @@ class Engine:
         return True
 
     def _cancelled_perhaps(self, queue: int) -> bool:
-        """News of no queue may be that jobs were cancelled: a look tells their handlers."""
+        """News that names no queue may mean that jobs were cancelled: look soon, to tell their handlers. Returns
+        whether to take a turn."""
         if queue != ELSEWHERE or not self.in_flight:
             return False
         self.timetable.peek_soon(self.setup.steady() + LINGER)
@@ -126,7 +135,7 @@ class Engine:
 
     # -- from start to stop -----------------------------------------------------------------------------------------
     def stop(self) -> None:
-        """Ask to stop; ask twice to stop at once. Any thread, any signal handler."""
+        """Ask the engine to stop; ask twice to stop at once. May be called from any thread and any signal handler."""
         self.stop_requests.asked += 1
         self.setup.store.waker.notify()
 
@@ -163,8 +172,9 @@ class Engine:
 class Descriptors:
     """Notices that a handler has closed file descriptors which are not its own, as `os.closerange(3, 60)` does.
 
-    It holds a descriptor that nobody else has any business with. Once that is closed, those of the database may be,
-    too: their numbers go to the next files that are opened, and what is written to the database would go there."""
+    It holds a descriptor that nobody else uses. Once that is closed, those of the database may be closed, too: their
+    numbers go to the next files that are opened, and what is written to the database would go there.
+    """
 
     def __init__(self) -> None:
         self._descriptor, other = os.pipe2(os.O_CLOEXEC)
@@ -183,7 +193,7 @@ class Descriptors:
 
 
 class _Run:
-    """One run of an engine: what it remembers from turn to turn about stopping, and about a store that is away."""
+    """One run of an engine: what has to be remembered between turns about stopping, and about a store that is away."""
 
     def __init__(self, engine: Engine, until_empty: bool, descriptors: Descriptors) -> None:
         self._engine = engine
@@ -193,16 +203,16 @@ class _Run:
         self._descriptors = descriptors
         self._started = False
         self._announced = 0
-        """Requests to stop that were announced."""
+        """How many requests to stop were announced."""
         self._failures = 0
         """Turns in a row that found the store away."""
         self._stop_by: int | None = None
-        """When a stop ends whatever else: jobs that cannot be saved by then are left to their lease."""
+        """When the stop ends, whatever is left. Jobs that cannot be saved by then are left to the lease."""
         self._away_since: int | None = None
         self._blocked_since: int | None = None
 
     def turns(self) -> bool:
-        """Turn until it is over; whether the store is there then."""
+        """Take turns until the run is over. Returns whether the store is there at the end."""
         while self._descriptors.intact:
             is_late = self._is_late()
             try:
@@ -217,7 +227,7 @@ class _Run:
         return True
 
     def _sleep(self, seconds: float) -> None:
-        """Sleep so long, unless something happens that concerns this engine."""
+        """Sleep for this long, unless something happens that concerns this engine."""
         until = self._setup.steady() + seconds * 1e6
         while (left := until - self._setup.steady()) > 0 and self._descriptors.intact:
             news = self._setup.store.waker.wait(left / 1e6)
@@ -225,7 +235,7 @@ class _Run:
                 return
 
     def _is_late(self) -> bool:
-        """A stop has taken as long as it may."""
+        """Whether a stop has taken as long as it may."""
         if self._stop.asked and self._stop_by is None:
             drain = self._setup.drain
             self._stop_by = self._setup.steady() + (STORE_AWAY if drain is None else round(drain * 1e6))
@@ -254,7 +264,8 @@ class _Run:
         return pause
 
     def _is_over(self, is_late: bool) -> bool:
-        """All is done; or nobody waits any longer for those who hold up the rest: the lease will run out."""
+        """Whether the run is over: all is done, or only jobs are left that somebody's lock keeps from being saved, and
+        nobody waits for them any longer. Their lease will run out."""
         if (self._stop.asked or (self._until_empty and self._engine.idle)) and self._engine.is_empty:
             return True
         batch, steady = self._engine.batch, self._setup.steady()
@@ -279,8 +290,8 @@ class _Run:
         return longest * self._setup.chance.uniform(0.5, 1.0)
 
     def _is_hopeless(self, is_late: bool) -> bool:
-        """The engine is to stop, and the store has been away for too long: not at the first blip, for handlers are
-        waited for."""
+        """Whether to give up: the engine is to stop, and the store has been away for too long. Not at the first
+        failure, since handlers are waited for."""
         assert self._away_since is not None
         is_late = is_late and self._setup.steady() - self._away_since >= STORE_AWAY
         is_idle = not self._engine.in_flight

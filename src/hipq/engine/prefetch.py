@@ -17,38 +17,39 @@ BATCH: Final = 500
 """The most claimed ahead in one turn (larger ones were not faster on either store), and half of what is claimed ahead
 in all: while one batch is executed, the one before is saved and the next is claimed."""
 STEADY: Final = 50
-"""Jobs that a mean over all types is made of, once so many were measured."""
+"""Jobs that the mean over all types is made of, once this many were measured."""
 LATEST: Final = 8
 """Jobs that the mean of one type is made of."""
 GROWTH: Final = 4
-"""Jobs claimed ahead for each that was measured: the first few may be quicker than most."""
+"""Jobs claimed ahead for each one that was measured: the first few may be quicker than most."""
 UNSTARTED_FOR: Final = 1_000_000
 """Microseconds a claimed job may wait for a free hand before it is given back."""
 MOST_KINDS: Final = 10_000
 """Job types whose pace is remembered: a daemon may meet any number of them."""
 
 Kind = tuple[str, str]
-"""A queue and a job type."""
+"""A queue's name and a job type."""
 
 
 class Prefetch:
-    """How long handlers take, as running means; from that, how many jobs may wait in memory for a free hand."""
+    """Measures how long handlers take, as running means, and from that how many jobs may wait in memory for a free
+    hand."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._means: dict[Kind, float] = {}
         self._mean = 0.0
-        """Of the jobs that have ended."""
+        """The mean duration of the jobs that have ended, in microseconds, over all types."""
         self._expected = 0.0
-        """Of the jobs that were claimed: a type whose jobs have not ended yet counts as well."""
+        """The same mean over the jobs that were claimed, so that types whose jobs have not ended yet count as well."""
         self._measured = 0
 
     def unknown(self) -> None:
-        """What was measured proved wrong: claim nothing ahead, and measure again."""
+        """The measurements proved wrong: claim nothing ahead, and measure anew."""
         self._measured = 0
 
     def measure(self, ended: Sequence[tuple[Kind, int]]) -> None:
-        """Jobs have ended that took so many microseconds."""
+        """Jobs have ended; how many microseconds each took."""
         if not ended:
             return
         for kind, took in ended:
@@ -62,7 +63,7 @@ class Prefetch:
         self._measured += len(ended)
 
     def outlasts(self, kind: Kind, lasted: int) -> None:
-        """A job runs for so many microseconds already."""
+        """A job has been running for this many microseconds already."""
         if lasted > self._means.get(kind, self._mean):
             self._means[kind] = lasted
 
@@ -71,7 +72,8 @@ class Prefetch:
             self._expected += (self._means.get(kind, self._mean) - self._expected) / STEADY
 
     def room(self, free: int) -> int:
-        """How many jobs to claim in one turn if so many hands are free; negative if too many jobs wait for a hand."""
+        """How many jobs to claim in one turn when this many hands are free; negative if too many jobs wait for a
+        hand."""
         return min(free + self._ahead(self._concurrency), max(free, BATCH))
 
     def for_one(self) -> int:

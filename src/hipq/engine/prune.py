@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hipq.events import Events
@@ -26,10 +26,10 @@ def prune(
         yield deleted
 
 
-def answers(store: Store, queues: Iterable[int], events: Events, now: int) -> bool:
-    """One step: answers whose job ended before it waited for them are late, and those that need not be kept any longer
-    go; whether there may be more."""
-    late, count = store.prune_answers(list(queues), now, STEP)
-    if count:
-        events.emit(InboxEvent.ANSWERS_PRUNED, now, count=count)
-    return max(late, count) >= STEP
+def maintain(store: Store, queues: Sequence[int], events: Events, now: int) -> bool:
+    """One step of `Store.maintain`: answers that need not be kept, progress of jobs that have ended, and old counters;
+    whether there may be more to do."""
+    done = store.maintain(queues, now, STEP)
+    if done.answers:
+        events.emit(InboxEvent.ANSWERS_PRUNED, now, count=done.answers)
+    return done.folded or max(done.late, done.answers, done.progress) >= STEP

@@ -22,10 +22,10 @@ from hipq.stores.claims import Claim, Peek, Turned
 from hipq.stores.protocols import Store
 
 LOOK: Final = 500_000
-"""Microseconds between looks whether a lock is gone."""
+"""Microseconds between two looks whether a queue is still locked."""
 LONGEST: Final = 16_000_000
 QUIET: Final = 60_000_000
-"""Microseconds after which a lock is not one of a series."""
+"""Microseconds without a lock after which the next lock is not one of a series."""
 
 
 class QueueWatch:
@@ -36,18 +36,20 @@ class QueueWatch:
         self.next_deadline = 0
         """When the first waiting job times out; 0 = none is known."""
         self.retry_at: int | None = None
-        """Rules kept jobs from starting at the last claim: when to claim again (0 = when something changes)."""
+        """When to claim again, if rules kept jobs from starting at the last claim: 0 = when something changes; None =
+        they did not."""
         self.closed: frozenset[str] = frozenset()
-        """Windows of ready jobs that were found closed."""
+        """The windows of ready jobs that were found closed."""
         self.closed_types: set[str] = set()
-        """Job types that were claimed when those windows were found closed."""
+        """The job types of the claims that found those windows closed."""
         self.throttling: Throttling | None = None
         if queue.throttler:
             self.throttling = Throttling(setup.store, queue, setup.events, setup.run_spawned)
-        self._has_code = self.hungry = bool(queue.types)
-        """There may be something to claim. A claim that came back short means: not until something changes."""
-        self.content = False
-        """Nothing is to start on spare slots until something changes."""
+        self._has_code = self.may_have_work = bool(queue.types)
+        """Whether there may be something to claim. After a claim that returned fewer jobs than it asked for: no, until
+        something changes."""
+        self.skips_spare = False
+        """Whether nothing is to start on spare slots until something changes."""
         self.round: Round | None = None
         """The queue's lanes, where lanes are claimed one by one."""
         if queue.scheduler is not None:
@@ -55,15 +57,15 @@ class QueueWatch:
             self.round.stale()
 
     @property
-    def is_content(self) -> bool:
-        """Nothing is known here that could be claimed, and no rule keeps anything from starting."""
-        return not self.hungry and self.retry_at is None
+    def has_nothing(self) -> bool:
+        """Whether nothing is known that could be claimed, and no rule keeps anything from starting."""
+        return not self.may_have_work and self.retry_at is None
 
     # -- something may have changed ---------------------------------------------------------------------------------
     def claim_again(self) -> None:
         self._has_code = self._has_code or bool(self.queue.types)  # a type may be registered later
-        self.hungry = self._has_code
-        self.content = False
+        self.may_have_work = self._has_code
+        self.skips_spare = False
         if self.round is not None:
             self.round.stale()
 
@@ -74,14 +76,14 @@ class QueueWatch:
             self.throttling.work_available()
 
     def notice(self, lanes: Iterable[tuple[str, str]]) -> None:
-        """Jobs of these types and lanes were added. Any thread."""
+        """Jobs of these types and lanes were added. May be called from any thread."""
         if self.round is not None:
             for job_type, lane in lanes:
                 self.round.notice(job_type, lane)
-            self.content = False
+            self.skips_spare = False
 
     def made_room(self) -> None:
-        """A job that counted against limits counts no more: where rules kept others from starting, they may start."""
+        """A job no longer counts against limits: where rules kept others from starting, they may start now."""
         if self.retry_at is not None:
             self.retry_at = None
             self.claim_again()
@@ -89,7 +91,7 @@ class QueueWatch:
             self.throttling.work_available(ended=True)
 
     def expect(self, row: Row) -> None:
-        """A job was saved that will want something again: now, or at a known moment."""
+        """A job was saved for which there is more to do: now, or at a known moment."""
         if row.phase in (READY, DECIDING, ANSWERED, CANCELLING):
             self.work_available()
         elif row.phase == SCHEDULED:
@@ -107,27 +109,27 @@ class QueueWatch:
         number = self.queue.number
         if claim.lane is not None:
             assert self.round is not None
-            self.round.fed(claim, of_lane, number in turned.refused)
-            self.hungry = self.hungry and bool(self.round)
+            self.round.claimed(claim, of_lane, number in turned.refused)
+            self.may_have_work = self.may_have_work and bool(self.round)
         elif got < claim.limit:
-            self.hungry = False
+            self.may_have_work = False
         if claim.admitted and self.throttling:
             self.throttling.claimed(got)
         self.retry_at = turned.refused.get(number)
         if number in turned.closed:
             self.closed = turned.closed[number]
-            self.closed_types.update(claim.types)  # an engine that serves whatever there is learns here what that is
+            self.closed_types.update(claim.types)  # an engine that serves all types learns here which there are
 
     # -- what to do next --------------------------------------------------------------------------------------------
     def moments(self, has_room: bool) -> Iterator[int]:
-        """When there is something to do here by the calendar; 0 = not by time."""
+        """The moments at which something is due in this queue; 0 = none."""
         yield self.next_start
         yield self.next_deadline
         if has_room:
             yield self.retry_at or 0
 
-    def roll(self, store: Store, step: int, now: int) -> list[Change]:
-        """Jobs that did not start before their window closed are scheduled for its next opening, up to a step."""
+    def reschedule(self, store: Store, step: int, now: int) -> list[Change]:
+        """Schedule jobs that did not start before their window closed for its next opening, up to `step` of them."""
         types, windows = tuple(self.closed_types), tuple(self.closed)
         rows = store.due(self.queue.number, READY, now, step, types, windows)
         shut = [row for row in rows if not is_open(row.time_windows, now)]
@@ -138,12 +140,12 @@ class QueueWatch:
 
 
 class LockedQueues(dict[int, int]):
-    """Queues whose tables somebody has locked, with an ALTER TABLE perhaps: left out of turns until that is over. For
-    each the moment, on the steady clock, of the next look whether the lock is gone.
+    """Queues whose tables somebody has locked, by an ALTER TABLE perhaps. They are left out of turns until they are
+    free. The values are the moments, on the steady clock, of the next look whether the lock is gone.
 
-    A statement that meets such a lock waits for it, and all that is done in the same statement or transaction waits
-    too. So after the first such wait the queue is left out, and the store is asked now and then whether the lock is
-    gone, which waits for nothing. A queue that is locked again and again is left out for longer each time: each time
+    A statement that meets such a lock waits for it, and so does all that is done in the same statement or transaction.
+    So after the first such wait the queue is left out, and the store is asked now and then whether the lock is gone,
+    which waits for nothing. A queue that is locked again and again is left out for longer each time, since each time
     costs a wait.
     """
 
@@ -152,10 +154,10 @@ class LockedQueues(dict[int, int]):
         self._store = store
         self._queues = list(queues)
         self._rests: dict[int, tuple[int, int]] = {}
-        """How long each queue was left out at least, the last time, and when that was over."""
+        """By queue, for how long it was left out at least, the last time, and when that ended."""
 
     def found(self, steady: int) -> list[int]:
-        """Something stood in the way of a statement: the locked queues that were not known to be locked."""
+        """Something stood in the way of a statement. Returns the locked queues that were not known to be locked."""
         new = sorted(self._store.locked([queue for queue in self._queues if queue not in self]))
         for queue in new:
             rest, over = self._rests.get(queue, (0, 0))
@@ -165,7 +167,7 @@ class LockedQueues(dict[int, int]):
         return new
 
     def freed(self, steady: Callable[[], int]) -> list[int]:
-        """The queues that are not locked any more. They are left out until `take_back`."""
+        """The queues whose locks are gone. They are left out until `take_back`."""
         due = [queue for queue, at in self.items() if steady() >= at]
         if not due:
             return []
@@ -194,7 +196,7 @@ class QueueWatches(dict[int, QueueWatch]):
         return self.of(row).queue.name
 
     def some(self, queues: Iterable[int]) -> list[QueueWatch]:
-        """The watches of those of these queues that the engine serves."""
+        """The watches of these queues, as far as the engine serves them."""
         return [self[queue] for queue in queues if queue in self]
 
     def served(self) -> list[QueueWatch]:
@@ -213,12 +215,12 @@ class QueueWatches(dict[int, QueueWatch]):
             watch.claim_again()
 
     def next_ask(self) -> int:
-        """When a throttler is to be asked, on the steady clock; 0 = when something happens."""
+        """When to ask a throttler next, on the steady clock; 0 = when something happens."""
         asking = [watch.throttling.next_ask for watch in self.served() if watch.throttling]
         return min(filter(None, asking), default=0)
 
     def saved(self, changes: Sequence[Change], turned: Turned) -> None:
-        """Changes were saved: what these jobs want next, and whom they made room for."""
+        """Changes were saved: note what their jobs need next, and for which queues they made room."""
         freed: set[int] = set()
         for change in changes:
             after = turned.answered.get(change.before.id, change.after)
@@ -231,7 +233,8 @@ class QueueWatches(dict[int, QueueWatch]):
 
     # -- queues that somebody has locked ----------------------------------------------------------------------------
     def leave_out_locked(self, now: int) -> bool:
-        """Something stood in the way of a statement: leave out the queues that are locked; whether there are any."""
+        """Something stood in the way of a statement: leave out the queues that are locked. Returns whether there are
+        any."""
         found = self.locked.found(self._setup.steady())
         for queue in found:
             self._setup.events.emit(EngineEvent.QUEUE_LOCKED, now, self[queue].queue.name)

@@ -1,4 +1,4 @@
-"""A queue as an engine sees it: where its rows are, how they sort, and the code of its job types."""
+"""A queue as an engine sees it: its number, its order, and the code of its job types."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class EngineQueue:
     specs: Mapping[str, Spec]
     throttler: Throttler | None = None
     crons: Mapping[str, DeclaredSchedule] = field(default_factory=dict)
-    """By name. Read anew at each look: a schedule may be declared after the engine was made."""
+    """The schedules in code, by name. Read at each look: one may be declared after the engine was made."""
     make: Callable[[Schedule, int], New] | None = None
-    """The job of a schedule's tick. None = schedules do not tick here."""
+    """Makes the job of a schedule's tick. None = schedules do not tick in this engine."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
-    """Retry strategies that are registered, by name. Read anew, as well."""
+    """The registered retry strategies, by name. Read at each look, like the schedules."""
     scheduler: Scheduler | None = None
-    """Says which lane is next, in a daemon, which serves all job types: `specs` has a spec for every type then."""
+    """In a daemon: chooses the next lane. Such an engine serves all job types, so `specs` has a spec for any name."""
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""Step 6, rescue: jobs that nobody will finish any more, since their engine died or their answer never came.
+"""Step 6, rescue: jobs that nobody would finish, because their engine died or their answer never came.
 
-An engine is dead when its lease has run out: a job that still runs is not touched, however long it takes.
+An engine is dead when its lease has run out. A job that still runs is not touched, however long it takes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ STEP = 500
 
 
 def orphans(store: Store, queues: Mapping[int, EngineQueue], now: int) -> list[Change]:
-    """Jobs whose engine has no live lease come back without a failure, and run apart from others from now on. Their
-    answers may be there: the engine may have sent their requests."""
+    """Give back the jobs whose engine has no live lease, without a failure. They run apart from others from now on.
+    Answers to them may be there: the engine may have sent their requests."""
     found = []
     for row in store.owned(list(queues), None, STEP):
         after, spec = transitions.rescued(row, now), queues[queue_of(row.id)].specs.get(row.job_type)
@@ -31,8 +31,8 @@ def orphans(store: Store, queues: Mapping[int, EngineQueue], now: int) -> list[C
 
 
 def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
-    """Waiting jobs whose moment has come: they look at their answer again, are cancelled, or have timed out, which is
-    an error for an engine that has their retry handler to decide on."""
+    """The changes of waiting jobs whose deadline has passed: they look at their answer again, are cancelled, or have
+    timed out. A time-out is an error, and an engine that has the job's retry handler decides about it."""
     found = []
     for row in store.due(queue, WAITING, now, STEP):
         after = wait_transitions.overdue(row, order, now)
@@ -43,11 +43,9 @@ def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
 def forgotten(
     store: Store, queues: Sequence[int], engine_id: int, in_flight: Mapping[int, Execution], now: int
 ) -> tuple[list[Change], list[Execution]]:
-    """Compare the rows this engine owns with its memory, both ways.
-
-    A row that is not in memory was claimed in a commit whose acknowledgement was lost: it was never started, so it is
-    given back whole. A job in memory whose row is not ours any more was taken from us.
-    """
+    """Compare the rows that this engine owns with its memory, both ways. A row that is not in memory was claimed in a
+    commit whose acknowledgement was lost: its job was never started, so it is given back as it was. A job in memory
+    whose row is no longer ours was taken from us."""
     owned = {row.id: row for row in store.owned(queues, engine_id)}
     reason = "claimed, but the claim was never confirmed"
     back = [

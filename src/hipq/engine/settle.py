@@ -1,4 +1,4 @@
-"""Step 5, settle: how a run ended becomes the one write that saves it."""
+"""Step 5, settle: turn how a run ended into the one write that saves it."""
 
 from __future__ import annotations
 
@@ -38,22 +38,23 @@ from hipq.stores.claims import Turned
 from hipq.stores.protocols import Store
 
 KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)
-"""Results after which a job has its answer still before it, if it neither ended nor failed."""
+"""Results after which a job still has its answer to look at, unless the job ended or failed."""
 
 
 class _Settled(msgspec.Struct, gc=False):
-    """What becomes of a row."""
+    """The outcome for a row."""
 
     after: Row
     event: str
     errored: Row | None = None
-    """The row with its failure, before what follows from that."""
+    """The row with its failure, before the consequences of that failure."""
     unused: str = ""
-    """Why the job could make no use of its answer."""
+    """Why the job could not use its answer."""
 
 
 def settle(execution: Execution, order: Order, now: int) -> Change:
-    """The change that saves a stopped job: through its retry handler's verdict, onto a copy, never back into memory."""
+    """The change that saves a stopped job. A failure goes through its retry handler's verdict, on a copy: nothing runs
+    again from memory."""
     row, result, spec = execution.row, execution.run.result, execution.spec
     assert result is not None
     settled = _settled(_with_requests(execution, now) if execution.run.sent else execution, result, order, now)
@@ -73,7 +74,7 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
 
 
 def _with_requests(execution: Execution, now: int) -> Execution:
-    """The same, and the row remembers the requests that its code sent."""
+    """The execution, whose row now remembers the requests that its code sent."""
     row = execution.row
     for steady, where in execution.run.sent:
         at = min(max(row.update_time + steady - execution.launched, row.update_time), now)
@@ -82,9 +83,9 @@ def _with_requests(execution: Execution, now: int) -> Execution:
 
 
 def _ran(execution: Execution, result: RunResult) -> Ran | None:
-    """The run, if code of the job ran, and not only its retry handler."""
+    """The run, if code of the job other than its retry handler ran."""
     run = execution.run
-    is_told = execution.answer is not None and execution.answer.error  # that the work failed: no handler is called
+    is_told = execution.answer is not None and execution.answer.error  # an answer that says so needs no handler
     if not run.started or execution.only_decides or is_told or isinstance(result, GivenBack):
         return None
     took = run.stopped - run.started if run.stopped else execution.limit  # without an end, it ran longer than it may
@@ -168,8 +169,8 @@ def _decided(execution: Execution, result: Decided, order: Order, now: int) -> _
 
 
 def _crashed(execution: Execution, result: Crashed, order: Order, now: int) -> _Settled:
-    """A crash is an error like any other: of the handler, for the retry handler; of the answer handler, after which it
-    is called again. Other code that crashed is called again, too, but not for ever."""
+    """A crash is an error like any other. Of the handler: the retry handler decides. Of the answer handler: it is
+    called again. Of other code: it is called again, too, but not for ever."""
     row = execution.row
     if not result.own:
         return _Settled(transitions.suspected(row, result.fault, now), JobEvent.CRASHED)
@@ -178,15 +179,15 @@ def _crashed(execution: Execution, result: Crashed, order: Order, now: int) -> _
     if execution.only_decides or row.phase == CANCELLING:
         after = transitions.crashed_aside(row, result.fault, now)
     elif row.phase == ANSWERED:
-        after = wait_transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
+        after = wait_transitions.crashed(row, result.fault, result.exitcode, now, _has_retry_handler(execution))
     else:
-        after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
+        after = transitions.crashed(row, result.fault, result.exitcode, now, _has_retry_handler(execution))
     return _Settled(after, JobEvent.GAVE_UP if after.state == FINAL else JobEvent.CRASHED)
 
 
-def _is_judged(execution: Execution) -> bool:
-    """Whether anything decides about an error of this job: if not this program, then one that has its strategy, or can
-    read what a newer program has stored."""
+def _has_retry_handler(execution: Execution) -> bool:
+    """Whether some code decides about an error of this job. If this program has none, another may: one in which the
+    job's strategy is registered, or a newer one that can read what is stored."""
     try:
         return execution.spec.retry_of(execution.row) is not None
     except (NotRegistered, msgspec.DecodeError):
@@ -194,8 +195,8 @@ def _is_judged(execution: Execution) -> bool:
 
 
 def _seeking(execution: Execution, failed: Row, after: Row, event: str) -> Row | None:
-    """The row as it looks for an answer that may have come before the job failed. The failure is the job's end all the
-    same if the job had an answer already, or its lifetime is over."""
+    """The row with which a failed job looks for an answer that may have come before the failure; None if it does not
+    look: the failure is the job's end if the job had an answer already, or if its lifetime is over."""
     if after.state == FINAL and (execution.row.phase != EXECUTING or event == JobEvent.LIFETIME_OVER):
         return None
     return _agreed(failed, execution.spec)
@@ -206,7 +207,7 @@ def _agreed(row: Row, spec: Spec) -> Row:
 
 
 def overran(execution: Execution) -> RunResult:
-    """How it ends if its code takes longer than it may."""
+    """The result of an execution whose code ran for longer than it may."""
 
     def fault(code: str) -> Fault:
         return timeout(f"its {code} ran longer than {execution.limit / 1e6:g} s")
@@ -221,10 +222,11 @@ def overran(execution: Execution) -> RunResult:
 
 
 def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) -> tuple[list[Change], Turned, set[int]]:
-    """One bad row must not fail its neighbours. Those that add no jobs are saved together, the others one by one.
+    """Save changes so that one bad row does not fail the others. Changes that add no jobs are saved together, the
+    others one by one. A change that the store will never take ends its job as an error; one that somebody else's
+    transaction blocks is handed back.
 
-    What the store will never take ends as an error; what somebody else's transaction holds up is handed back. Returns
-    the changes that were made, what became of them, and the ids of those that must wait.
+    Returns the changes that were made, what became of them, and the ids of those that must wait.
     """
     saved: list[Change] = []
     turns: list[Turned] = []
@@ -255,7 +257,7 @@ def _together_or_alone(changes: list[Change], at_once: int) -> list[list[Change]
 
 
 def _together(turns: Sequence[Turned]) -> Turned:
-    """What several turns that claimed nothing did."""
+    """The sum of several turns that claimed nothing."""
     return Turned(
         frozenset(job_id for turned in turns for job_id in turned.lost),
         [],
@@ -266,14 +268,14 @@ def _together(turns: Sequence[Turned]) -> Turned:
 
 
 def key_taken(change: Change, holder: int, now: int) -> Change:
-    """It wants to wait for its answer under a key that another live job has: an error, for its retry handler."""
+    """The job wants to wait under a key that another live job has: an error, for its retry handler."""
     row, key = change.before, change.after.wait_key
     fault = Fault(
         FaultKind.ERROR,
         f"another live {row.job_type} job (id {holder}) has the key {key!r}, under which it wanted to wait",
     )
     errored = _one_write(row, transitions.errored(row, fault, 500, now))
-    seeking = replace(errored, wait=change.after.wait)  # which says what is agreed for its answers
+    seeking = replace(errored, wait=change.after.wait)  # it has the rules for answers to this wait
     return Change(row, errored, (), JobEvent.ERROR, change.answer, seeking)
 
 
@@ -281,19 +283,19 @@ def unstorable(change: Change, reason: str, now: int) -> Change:
     """The store will never take this outcome: the job ends with an error that says so."""
     row = change.before
     fault = Fault(FaultKind.ERROR, clean(f"its outcome could not be stored: {reason}"))
-    if row.state in (INITIAL, RETRY):  # nothing ran: what was to be changed is its place in the queue
+    if row.state in (INITIAL, RETRY):  # no code ran: only its place in the queue was to change
         return Change(row, transitions.rejected(row, fault.message, now), (), JobEvent.UNSTORABLE)
     errored = transitions.errored(row, fault, 500, now) if row.state != ERROR else row
     return Change(row, _one_write(row, transitions.gave_up(errored, fault, now)), (), JobEvent.UNSTORABLE)
 
 
 def _one_write(before: Row, after: Row) -> Row:
-    """Several moves saved at once are one write, so one new token."""
+    """A row that several transitions changed is one write, and gets one new token."""
     return after if after.token == before.token + 1 else replace(after, token=before.token + 1)
 
 
 def _life(execution: Execution) -> int:
-    """When its lifetime is over; 0 = never."""
+    """When the job's lifetime is over; 0 = never."""
     return later(execution.row.create_time, execution.spec.lifetime) if execution.spec.lifetime else 0
 
 

@@ -1,4 +1,4 @@
-"""What an engine is given: its store and queues, where handlers run, its clock, and how it is to behave."""
+"""What an engine is made of: its store and queues, where handlers run, its clocks, and its settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Setup:
     executor: Executor
     events: Events
     steady: Callable[[], int]
-    """A clock in microseconds that is never set."""
+    """The steady clock, in microseconds, which nobody sets."""
     concurrency: int = 10
     lease: float = LEASE
     poll: float = POLL
@@ -36,8 +36,8 @@ class Setup:
     """Seconds that a stop may take before handlers that still run are given back. None = handlers are waited for."""
     chance: random.Random = field(default_factory=random.Random)
     added: Callable[[Sequence[New], Sequence[Stored]], None] = _nobody
-    """Hears of the jobs that handlers and schedules added."""
-    bring: Callable[[Kept], None] | None = None
+    """Called with the jobs that handlers and schedules added."""
+    deliver: Callable[[Kept], None] | None = None
     """Matches an answer that another program put into the inbox in plain SQL."""
     run_spawned: Spawn = spawn
     """Runs a question to a code throttler in another thread."""

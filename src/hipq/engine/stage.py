@@ -1,6 +1,6 @@
-"""Step 2, stage: when the time of a scheduled job has come it becomes ready, in small steps, earliest first.
+"""Step 2, stage: scheduled jobs whose time has come become ready, in small steps, earliest first.
 
-Until then it is in no index a claim reads: a million jobs for next week cost a claim nothing.
+Until then a job is in no index that a claim reads: a million jobs for next week cost a claim nothing.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from hipq.job.states import SCHEDULED
 from hipq.stores.protocols import Store
 
 STEP = 1_000
-"""Rows a step, so that a backlog that falls due at once delays no turn for long."""
+"""Rows in one step, so that a backlog that falls due at once delays no turn for long."""
 
 
 def stage(store: Store, queue: int, now: int) -> tuple[int, bool]:
-    """Stage one step; how many, and whether more may be due."""
+    """Stage one step. Returns how many jobs it made ready, and whether more may be due."""
     count = store.stage(queue, SCHEDULED, now, STEP)
     return count, count == STEP
 
 
 def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
-    """Jobs that are due and were added in plain SQL (docs/tables.md) get their rank; then they can be staged. One that
-    no engine could work with ends here, before it can be in anybody's way."""
+    """Give due jobs that were added in plain SQL (docs/tables.md) their rank, so that they can be staged. A job that no
+    engine can read ends here, before it is in anybody's way."""
     found = []
     for row in store.due(queue, SCHEDULED, now, STEP):
         if reason := _unreadable(row):
@@ -39,7 +39,7 @@ def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
 
 
 def _unreadable(row: Row) -> str:
-    """What of a job that another program added cannot be read; "" = nothing."""
+    """Why a job that another program added cannot be read; "" = it can."""
     try:
         windows.load(row.time_windows)
     except Invalid as error:

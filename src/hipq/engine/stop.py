@@ -6,7 +6,8 @@ from __future__ import annotations
 class Stop:
     def __init__(self) -> None:
         self.asked = 0
-        """Requests to stop. After one nothing is claimed and handlers may finish; after two the rest is given back."""
+        """How many requests to stop there were. After one nothing is claimed and handlers may finish; after two the
+        rest is given back."""
         self.unfit = ""
         """Why this process must be replaced, once it must."""
 

@@ -29,19 +29,20 @@ from hipq.stores.protocols import Store
 MOST_DUE: Final = 500
 """Due jobs that a throttler sees at a time."""
 PAGE: Final = MOST_DUE - BESIDE_NEW
-"""Of these, jobs that nobody has asked about yet, or parked ones where there are none."""
+"""Of these, how many are jobs that nobody has asked about yet, or, where there are none of those, parked jobs."""
 TICKET_SECONDS: Final = 60.0
-"""How long a throttler may take. Then another engine may ask its own, and this one asks again, in another thread."""
+"""Seconds a throttler may take. After that another engine may ask its own, and this one asks again, in another
+thread."""
 MANY_HUNG: Final = 5
-"""Threads with questions that were never answered, at which the process is of no use any more."""
+"""Threads whose question was never answered, at which the process is useless."""
 SLOW: Final = 1_000_000
-"""Microseconds after which it is said that a throttler is slow."""
+"""Microseconds after which an event says that a throttler is slow."""
 LAP: Final = 50_000
-"""Microseconds between two pages where no job has ended meanwhile."""
+"""Microseconds between two pages if no job has ended in between."""
 OCCUPIED: Final = 250_000
 """Microseconds until another look, while another engine has the ticket."""
 FEW_FAILURES: Final = 3
-"""After so many in a row, a program that runs until its queues are empty does not wait for it any more."""
+"""Failures in a row after which a program that runs until its queues are empty no longer waits for the throttler."""
 LONGEST_BACKOFF: Final = 30_000_000
 HEAD: Final = ("", 0)
 
@@ -54,7 +55,7 @@ def spawn(work: Callable[[], None]) -> None:
 
 
 class Throttling:
-    """One queue's throttler in this engine: asked or not, and what it said."""
+    """One queue's throttler in this engine: when to ask it, and what to do with its answer."""
 
     def __init__(self, store: Store, queue: EngineQueue, events: Events, run_spawned: Spawn) -> None:
         assert queue.throttler is not None
@@ -65,37 +66,37 @@ class Throttling:
         self._aside = run_spawned
         self._asked: Asked | None = None
         self._answer: list[Verdict | BaseException] = []
-        """What came of it, once it is there; another list for every question."""
+        """The answer to the question under way, once there is one. Each question has a list of its own."""
         self._hung: set[int] = set()
-        """The tickets of questions that nobody waits for any more and that may be answered yet."""
+        """The tickets of questions that nobody waits for any more, and that have no answer yet."""
         self._asked_at = 0
         self._said_slow = False
         self._lap = HEAD
         """How far the round through all parked jobs has come."""
         self._ended = False
-        """A job ended: what was refused may be admitted now, so the first parked jobs are asked about in between."""
+        """Whether a job has ended. Then the first parked jobs are asked about in between: they may be admitted now."""
         self._was_head = False
-        """The last question was about the first parked jobs. The next is not: else the round would stand still where
-        jobs end all the time."""
+        """Whether the last question was about the first parked jobs. The next one is not, or the round would stand
+        still where jobs end all the time."""
         self._more = False
-        """There may be ready jobs that nobody has asked about."""
+        """Whether there may be ready jobs that nobody has asked about."""
         self._again = 0
-        """Microseconds, as of the last question, until a rate lets more start; 0 = no rate keeps any from that."""
+        """Microseconds after the last question until a rate lets more jobs start; 0 = no rate holds any up."""
         self._shut: list[Row] = []
-        """Parked jobs whose window was found closed."""
+        """Parked jobs whose window was closed when they were read."""
         self._failures = 0
         self.fruitless = False
-        """All there is was asked about, nothing was admitted, and nothing has happened since."""
+        """Whether every job was asked about, none was admitted, and nothing has happened since."""
         self._woken = False
-        """Something happened while it was being asked."""
+        """Whether something happened while a question was under way."""
         self._in_vain = 0
-        """How often it was asked, since something happened, and no ready job could be shown to it."""
-        self.hungry = True
-        """There may be something to ask about."""
+        """Questions since something last happened that had no ready job in them."""
+        self.may_have_work = True
+        """Whether there may be something to ask about."""
         self._next_ask = 0
-        """The throttler is not asked before this moment, on the steady clock."""
+        """When to ask next, on the steady clock, if there is something to ask about."""
         self._failed_until = 0
-        """The throttler has failed, and is not asked before this moment, on the steady clock."""
+        """Until when, on the steady clock, a throttler that failed is left alone."""
 
     @property
     def asking(self) -> bool:
@@ -103,48 +104,50 @@ class Throttling:
 
     @property
     def next_ask(self) -> int:
-        """When to ask; 0 = when something happens."""
-        if not self.hungry or self.asking or not self._queue.types:
+        """When to ask, on the steady clock; 0 = when something happens."""
+        if not self.may_have_work or self.asking or not self._queue.types:
             return 0
         return max(self._next_ask, self._failed_until, 1)
 
     @property
     def busy(self) -> bool:
-        return self.asking or bool(self._shut) or (self.hungry and not self.fruitless and bool(self._queue.types))
+        return (
+            self.asking or bool(self._shut) or (self.may_have_work and not self.fruitless and bool(self._queue.types))
+        )
 
     @property
     def hung(self) -> bool:
         return len(self._hung) >= MANY_HUNG
 
     def leave(self) -> None:
-        """The engine is stopping: it will not use an answer, so others may ask."""
+        """The engine is stopping and will not use an answer: give the ticket back, so that others may ask."""
         if self._asked is not None:
             self._store.drop_ticket(self._queue.number, self._asked.ticket, "")
-        self._asked, self.hungry = None, False
+        self._asked, self.may_have_work = None, False
 
     def wake(self) -> None:
-        """Something may have happened; its own answer is not such a thing."""
+        """Something may have happened other than the throttler's own answer."""
         if self._asked is None:
             self.fruitless, self._in_vain = False, 0
         elif not self._answer:
             self._woken = True
 
     def work_available(self, *, ended: bool = False) -> None:
-        """There is something new to ask about, or a job ended: ask at once."""
-        self.hungry, self.fruitless, self._in_vain = True, False, 0
+        """There is something new to ask about, or a job has ended: ask at once."""
+        self.may_have_work, self.fruitless, self._in_vain = True, False, 0
         self._ended |= ended
         self._next_ask = min(self._next_ask, self._asked_at)
 
     def remind(self, fresh: bool, poll: int) -> None:
-        """Jobs wait there. Ask soon if there are ready ones, which may be new; or, if it was in vain twice, or all are
-        parked, when a poll has passed."""
+        """Jobs wait for the throttler. If there are ready ones, which may be new, ask soon. If two questions were in
+        vain, or all jobs are parked, ask when a poll interval has passed."""
         if not self.asking:
             at = self._asked_at + (LAP if fresh and self._in_vain < 2 else poll)
-            self._next_ask = min(self._next_ask, at) if self.hungry else at
-            self.hungry = True
+            self._next_ask = min(self._next_ask, at) if self.may_have_work else at
+            self.may_have_work = True
 
     def ask(self, engine_id: int, room: int, now: int, steady: int) -> None:
-        """Begin to ask, if this is the time and nobody else does."""
+        """Ask, in another thread, if it is time and no other engine is asking."""
         if not 0 < self.next_ask <= steady or room <= 0:
             return
         claim = Claim(self._queue.number, self._queue.types, room, self._queue.critical)
@@ -164,7 +167,7 @@ class Throttling:
         self._aside(lambda: self._consult(asked, answer, now))
 
     def _read(self, asked: Asked, head: bool, steady: int, now: int) -> None:
-        """What is to be asked about now, and with it when to ask about what is behind that."""
+        """Note what is to be asked about, and when to ask about the jobs after that."""
         self._asked_at = steady
         self._was_head = head
         self._ended = self._ended and not head
@@ -173,7 +176,7 @@ class Throttling:
         self._more = asked.more
         self._again = max(asked.again - now, 0)
         self._shut = asked.shut
-        self.hungry = not self._all_asked or self._again > 0
+        self.may_have_work = not self._all_asked or self._again > 0
         self._in_vain = 0 if any(row.phase == READY for row in asked.due) else self._in_vain + 1
         self._next_ask = steady + (max(self._again, LAP) if self._all_asked else LAP)
 
@@ -182,7 +185,7 @@ class Throttling:
         return self._lap == HEAD and not self._ended and not self._more
 
     def _consult(self, asked: Asked, answer: list[Verdict | BaseException], now: int) -> None:
-        """In a thread of its own. Whatever comes of it is handed over in one step."""
+        """Ask the throttler, in a thread of its own. The answer is handed over in one step."""
         try:
             answer.append(verdict(self._throttler, asked.due, asked.running, self._queue.specs, now))
         except BaseException as error:
@@ -191,10 +194,10 @@ class Throttling:
         self._store.waker.notify()
 
     def answered(self, room: int, now: int, steady: int) -> tuple[list[Claim], list[Change]]:
-        """What its answer comes to, once it is there: what to claim, and what to write."""
+        """What follows from the answer, once there is one: claims and changes."""
         asked = self._asked
         if asked is None:
-            return [], self._rolled(now)
+            return [], self._rescheduled(now)
         if not self._answer:
             self._complain(asked, now, steady)
             return [], []
@@ -205,22 +208,22 @@ class Throttling:
         self._failures = 0
         self.fruitless = not answer.admitted and self._settled
         if room <= 0:  # the hands are full by now: another engine may have more of them
-            self.hungry = True
+            self.may_have_work = True
             self._store.drop_ticket(self._queue.number, asked.ticket, "")
             return [], self._changes(answer, now)
         return self._claims(asked, answer, room), self._changes(answer, now)
 
     @property
     def _settled(self) -> bool:
-        """Nothing will be different if it is asked again now."""
+        """Whether asking again now would change nothing."""
         return self._all_asked and not self._woken and not self._again
 
     def claimed(self, count: int) -> None:
-        """So many of those it admitted have started; limits have a say in that, too."""
+        """This many of the admitted jobs have started; limits may have kept others from it."""
         if not count:
             self.fruitless = self._settled
 
-    def _rolled(self, now: int) -> list[Change]:
+    def _rescheduled(self, now: int) -> list[Change]:
         shut, self._shut = [row for row in self._shut if not is_open(row.time_windows, now)], []
         return [
             Change(row, transitions.to_next_window(row, self._queue.order, now), (), JobEvent.WINDOW_CLOSED)
@@ -230,8 +233,8 @@ class Throttling:
     def _claims(self, asked: Asked, answer: Verdict, room: int) -> list[Claim]:
         ids = tuple(row.id for row in answer.admitted)
         queue = self._queue
-        judged = tuple(queue.strategies)
-        return [Claim(queue.number, queue.types, room, queue.critical, asked.ticket, ids, strategies=judged)]
+        strategies = tuple(queue.strategies)
+        return [Claim(queue.number, queue.types, room, queue.critical, asked.ticket, ids, strategies=strategies)]
 
     def _changes(self, answer: Verdict, now: int) -> list[Change]:
         order = self._queue.order
@@ -244,12 +247,12 @@ class Throttling:
                 for row, reason in answer.rejected
             ),
             *(Change(row, transitions.parked(row, now), (), JobEvent.PARKED) for row in parked if row.phase != PARKED),
-            *self._rolled(now),
+            *self._rescheduled(now),
         ]
 
     def _failed(self, ticket: int, note: str, now: int, steady: int) -> None:
         self._failures += 1
-        self.hungry, self.fruitless = True, self._failures >= FEW_FAILURES
+        self.may_have_work, self.fruitless = True, self._failures >= FEW_FAILURES
         self._failed_until = steady + min(SLOW << min(self._failures - 1, 10), LONGEST_BACKOFF)
         self._events.emit(EngineEvent.THROTTLER_FAILED, now, self._queue.name, error=note)
         self._store.drop_ticket(self._queue.number, ticket, note[:1000])

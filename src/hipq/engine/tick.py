@@ -1,11 +1,11 @@
-"""Cron: what the ticks of schedules add, once for all engines.
+"""Cron: add the jobs of schedules, once for all engines.
 
-The store keeps each schedule: what the code says and what an operator does, its last tick and its next. Whoever finds
-the next one due adds its job and moves the schedule on, in one transaction, if nobody has: so each tick is added once,
-by one engine, or, after a crash, by another.
+The store has each schedule: the definition in code and that of an operator, its last tick and its next. The engine that
+finds the next tick due adds its job and moves the schedule on, in one transaction, unless another was faster. So each
+tick is added once: by one engine or, after a crash, by another.
 
 An engine reads a queue's schedules when it starts, and afterwards those that were changed, once a peek has said that
-some were. What it knows is only to be woken in time: before it adds a tick it reads that schedule again.
+some were. What it remembers serves only to wake it in time: before it adds a tick it reads that schedule again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hipq.job.schedule import Schedule, ScheduleChange
 from hipq.stores.claims import ANY_TYPE, Peek
 
 AT_ONCE: Final = 100
-"""Schedules, and ticks of them, that are looked at in one step."""
+"""Schedules, and ticks of them, in one step."""
 PUBLISHED: Final = 1000
-"""Schedules of the code that are written in one transaction."""
+"""Schedules in code that are written in one transaction."""
 
 
 @dataclass(slots=True)
@@ -35,16 +35,17 @@ class _Known:
 
     queue: EngineQueue
     version: int = 0
-    """Up to which changes were read."""
+    """The version up to which changes were read."""
     published: int = 0
-    """How many schedules of the code are stored."""
+    """How many of the schedules in code are stored."""
     mine: dict[str, Schedule] = field(default_factory=dict)
-    """Those that this engine ticks."""
+    """The schedules that this engine ticks."""
     next: int = 0
-    """The first of their next ticks; 0 = never."""
+    """When the first of them ticks next; 0 = never."""
 
     def learn(self, found: Iterable[Schedule]) -> None:
-        """A schedule in code ticks in engines whose code has it; an operator's in engines that have its job type's."""
+        """Note schedules, as far as this engine ticks them: those in code, if its code has them; those that an operator
+        added, if it has their job type."""
         declared = self.queue.crons
         types = frozenset(self.queue.types)
         serves_all = ANY_TYPE in types
@@ -66,7 +67,7 @@ class Ticks:
         self._now = 0
 
     def turn(self, now: int, without: Container[int] = ()) -> bool:
-        """Add what is due; whether anything was."""
+        """Add the jobs of due ticks. Returns whether there were any."""
         is_back, self._now = now < self._now, now
         found = False
         for number, known in self._known.items():
@@ -86,18 +87,18 @@ class Ticks:
             known = self._known.get(peek.queue)
             if known is not None and peek.crons > known.version:
                 self._read(known, now)
-                known.version = max(known.version, peek.crons)  # what was changed may be gone since
+                known.version = max(known.version, peek.crons)  # a changed schedule may have been removed since
 
     def next(self, without: Container[int] = ()) -> int:
-        """When the next tick is due; 0 = never."""
+        """When the next schedule ticks; 0 = never."""
         return min((one.next for number, one in self._known.items() if one.next and number not in without), default=0)
 
     def _publish(self, known: _Known, now: int) -> None:
-        """From here on the database says what this program's code says."""
+        """Write the schedules in this program's code to the database."""
         number, declared = known.queue.number, list(known.queue.crons.values())
         there = {one.name: one for one in self._store.schedules(number)}
         changes = list(ticks.published(declared, there, now))
-        for start in range(0, len(changes), PUBLISHED):  # what another engine has written meanwhile is as good
+        for start in range(0, len(changes), PUBLISHED):  # if another engine has written them meanwhile, that is as good
             self._store.change_schedules(number, changes[start : start + PUBLISHED])
         known.published, known.version = len(declared), 0
         known.mine.clear()
@@ -112,7 +113,7 @@ class Ticks:
     def _begin_anew(self, known: _Known, now: int) -> None:
         ahead = [one for one in known.mine.values() if ticks.is_ahead(one, now)]
         if not ahead or not (ahead := [one for one in ahead if ticks.is_ahead(one, self._store.now())]):
-            return  # `now` may be long ago
+            return  # `now` may be long past
         self._store.change_schedules(known.queue.number, [ScheduleChange(one, ticks.anew(one, now)) for one in ahead])
         known.learn(self._store.schedules(known.queue.number, names=[one.name for one in ahead]))
 
@@ -145,7 +146,7 @@ class Ticks:
         return is_first
 
     def _forget(self, known: _Known, gone: set[str]) -> None:
-        """Somebody removed these. One that the code here has is stored anew."""
+        """Forget schedules that somebody has removed. One that this program's code has is stored anew."""
         for name in gone:
             del known.mine[name]
         if gone & known.queue.crons.keys():

@@ -66,7 +66,7 @@ class Turn:
         self.peeks = Peeks(setup, watches, batch, lease, self._due, timetable, standby)
 
     def take(self) -> float:
-        """One turn; the seconds nothing needs doing after it, unless something wakes the engine."""
+        """Take one turn. Returns the seconds to sleep after it, unless something wakes the engine."""
         before = set(self._watches.locked)
         try:
             return self._take()
@@ -94,7 +94,7 @@ class Turn:
             self._launch(saved, now)
             if is_full:
                 self._setup.store.waker.notify()  # more have ended than one transaction saves: the next turn has them
-            if saved.changes or saved.turned.won:  # peek at once if that was perhaps all
+            if saved.changes or saved.turned.won:  # peek at once, in case that was all
                 self._timetable.peek_soon(steady + LINGER if self._batch.in_flight else 0)
         return self._until_next(now, steady)
 
@@ -110,7 +110,7 @@ class Turn:
                 self._timetable.sweep = self._lease.next_sweep(steady)
 
     def _report(self, now: int, steady: int) -> None:
-        """Store what handlers have said of their progress. If somebody is in the way, that can wait."""
+        """Store what handlers have reported of their progress. If somebody's lock is in the way, that can wait."""
         said = {one.row.id: (one, reported) for one in self._batch.reporting(steady) if (reported := one.run.reported)}
         if not said:
             return
@@ -132,9 +132,9 @@ class Turn:
 
     # -- step 3: save and claim -------------------------------------------------------------------------------------
     def _claims(self, changes: Sequence[Change], now: int, steady: int) -> tuple[list[Claim], list[Change]]:
-        """What to ask for: some jobs of each queue that may have work, and what code throttlers have admitted; and
-        what these throttlers have decided else. Where rules kept jobs from starting, jobs may start when the changes
-        are saved: in the same transaction."""
+        """What to claim: some jobs of each queue that may have work, and the jobs that code throttlers have admitted;
+        and the changes that throttlers have decided on. Where rules kept jobs from starting, the changes may make room:
+        claims see them, in the same transaction."""
         throttled = [watch.throttling for watch in self._watches.values() if watch.throttling]
         if self._stop.asked:
             for throttling in throttled:
@@ -154,14 +154,14 @@ class Turn:
             decided += changed
             room -= sum(len(claim.admitted) for claim in claims)
             if claims:
-                self._timetable.peek_by(0)  # what was added while the throttler was asked
+                self._timetable.peek_by(0)  # for jobs that were added while the throttler was asked
             else:
                 throttling.ask(self._lease.engine_id, room, now, steady)
         return admitted + self._planner.claims(room, self._batch.free(), self._batch.spare(room)), decided
 
     def _save(self, changes: list[Change], claims: list[Claim], now: int) -> Saved:
-        """One transaction. If a row stands in its way, or the changes are very many, there are several, and nothing is
-        claimed; what cannot be saved yet waits a while."""
+        """Save and claim in one transaction. If a row is refused, or there are too many changes for one, save them in
+        several transactions and claim nothing. What is blocked waits a while."""
         store, engine_id = self._setup.store, self._lease.engine_id
         try:
             if len(changes) <= store.changes_at_once:
@@ -177,7 +177,7 @@ class Turn:
         return Saved(saved, [], turned)
 
     def _save_blocked(self, now: int, steady: int) -> None:
-        """Try again what could not be saved, apart from the turn: everything else goes on meanwhile."""
+        """Try again to save what was blocked, apart from the turn: everything else goes on meanwhile."""
         batch = self._batch
         if not batch.blocked or steady < self._timetable.blocked:
             return
@@ -192,7 +192,7 @@ class Turn:
 
     # -- steps 4 and 5: forget, launch ------------------------------------------------------------------------------
     def _announce(self, saved: Saved, now: int) -> None:
-        """Who listens hears what became of jobs and answers, once it is saved."""
+        """Announce what became of jobs and answers, once it is saved."""
         changes, turned, events = saved.changes, saved.turned, self._setup.events
         self._watches.saved(changes, turned)
         for change in changes:
@@ -200,7 +200,7 @@ class Turn:
             for name, row in _events(change, turned):
                 if events.wanted(name):
                     events.emit(name, now, self._watches.name(row), row, ran)
-                ran = None  # the run is told of once
+                ran = None  # the run is announced only once
         by_id = {change.before.id: change for change in changes} if turned.placed else {}
         for one in turned.placed:  # early answers that have found their jobs, and answers that jobs left behind
             if events.wanted(one.state):
@@ -227,7 +227,7 @@ class Turn:
     def _until_next(self, now: int, steady: int) -> float:
         if steady >= self._timetable.peek:
             self.peeks.look(now)
-            if self._due.brings(steady):
+            if self._due.delivers(steady):
                 return 0.0
         room = self._batch.room()
         if not self._stop.asked and self._planner.wants(room, self._batch.spare(room)):
@@ -236,9 +236,9 @@ class Turn:
         is_rolling = any(watch.closed for watch in self._watches.served())
         timer = self._timetable.next(
             blocked=bool(self._batch.blocked),
-            rolling=is_rolling,
+            rescheduling=is_rolling,
             executing=self._batch.is_executing(steady),
-            bringing=self._due.new_answers,
+            delivering=self._due.new_answers,
         )
         times = [timer - steady]
         if moment := self._due.next(has_room):
@@ -250,8 +250,8 @@ class Turn:
         return max(min(times) / 1e6, 0.0)
 
     def ahead(self) -> tuple[int, int]:
-        """For whoever turns the clocks by hand: when there is something to do by the calendar, and when by the steady
-        clock (a throttler is to be asked); 0 = never. Leases, polls and pruning can wait for the turn after."""
+        """For whoever turns the clocks by hand: when something is due by the calendar, and when by the steady clock (a
+        throttler is to be asked); 0 = never. Leases, polls and pruning can wait for the turn after that."""
         self.peeks.look(self._timetable.now)
         throttled = [watch.throttling for watch in self._watches.values() if watch.throttling]
         is_asking = any(throttling.busy and not throttling.next_ask for throttling in throttled)

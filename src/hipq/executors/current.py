@@ -1,4 +1,4 @@
-"""Which job the code that asks belongs to: known in threads, in tasks and what these start, and in child processes."""
+"""The job whose code is running: known in its threads and tasks, in what these start, and in child processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _current: Final[ContextVar[Execution | None]] = ContextVar("hipq_execution", def
 
 
 def current() -> Execution | None:
-    """The execution whose code asks; None outside of any."""
+    """The execution whose code calls this; None outside of any."""
     return _current.get()
 
 

@@ -1,6 +1,6 @@
 """A job in memory. What is stored is a `Row`; what runs is an `Execution` of it, which is another type.
 
-An execution ends once; then it is saved, then forgotten. Its parts have one writer each: the engine's thread owns the
+An execution ends once; then it is saved, then forgotten. Each part has one writer: the engine's thread owns the
 execution itself and says when nobody wants it any more; whoever runs the code owns the `Run`.
 """
 
@@ -19,11 +19,11 @@ from hipq.job.spec import Spec
 from hipq.job.states import ERROR
 
 SENT_MOST: Final = 5
-"""Requests of one run that are remembered."""
+"""The most requests of one run that are remembered."""
 
 
 class Run:
-    """What the code of an execution has come to so far."""
+    """What the code of an execution has done so far."""
 
     __slots__ = (
         "alive", "beat", "children", "clock", "note", "raised", "reported", "result", "sent", "started", "stopped",
@@ -32,32 +32,32 @@ class Run:
 
     def __init__(self, started: int = 0, result: RunResult | None = None) -> None:
         self.started = started
-        """Steady time at which the code began; 0 = it has not."""
+        """When the code began, on the steady clock; 0 = it has not."""
         self.stopped = 0
-        """Steady time at which the code ended; 0 = it has not."""
+        """When the code ended, on the steady clock; 0 = it has not."""
         self.result = result
         self.children: list[New] = []
         """Jobs that the code added: they are saved with the result."""
         self.note: dict[str, Any] | None = None
-        """What is to be remembered of this run in the job's history."""
+        """What the job's history is to remember of this run."""
         self.sent: list[tuple[int, str]] = []
-        """The requests that the code has sent: steady times, and where they went."""
+        """The requests that the code has sent: when, on the steady clock, and where to."""
         self.clock: Callable[[], int] | None = None
-        """The steady clock of whoever runs the code."""
+        """The steady clock of the process that runs the code."""
         self.raised: BaseException | None = None
         """What the handler raised, if it ran in this process."""
         self.trace: Callable[[], str] | None = None
-        """Says which span the code that asks runs in, if it is traced."""
+        """Returns the span that the calling code runs in, if it is traced."""
         self.reported: Reported | None = None
-        """What the code has said of its progress last."""
+        """The last progress that the code has reported."""
         self.stored: Reported | None = None
-        """What of that the engine has stored."""
+        """The last progress that the engine has stored."""
         self.beat = False
-        """The code has said that it is alive, and the engine has not looked since."""
+        """Whether the code has sent a heartbeat since the engine last looked."""
         self.alive = 0
-        """Steady time at which the engine found that out last; 0 = never."""
+        """When the engine last saw a heartbeat, on the steady clock; 0 = never."""
         self.tell: Callable[[], None] | None = None
-        """In a child process: tells the engine's process that one of these has changed."""
+        """In a child process: tells the engine's process of progress and heartbeats."""
 
     @property
     def is_under_way(self) -> bool:
@@ -65,12 +65,12 @@ class Run:
 
 
 class Abandonment(NamedTuple):
-    """Nobody wants what an execution comes to any more: its code is to stop, if that is possible."""
+    """Nobody wants the result of an execution any more: its code is to stop, if that is possible."""
 
     gently: bool = False
-    """The code is told to stop, and has time to tidy up."""
+    """Whether the code is told to stop and has time to tidy up."""
     until: int = 0
-    """Steady time from which code that runs on counts as stuck."""
+    """When code that still runs counts as stuck, on the steady clock."""
 
 
 class Execution:
@@ -78,12 +78,12 @@ class Execution:
 
     def __init__(self, row: Row, spec: Spec, launched: int, answer: Kept | None = None, run: Run | None = None) -> None:
         self.row = row
-        """As it was claimed, or as a newer lease of the same engine has adopted it."""
+        """The row as it was claimed, or as a newer lease of the same engine has adopted it."""
         self.spec = spec
         self.launched = launched
-        """Steady time of the launch."""
+        """When the job was launched, on the steady clock."""
         self.answer = answer
-        """The answer that the code is to look at, if that is why the job was claimed."""
+        """The answer that the code is to look at, if the job was claimed for that."""
         self.limit = _limit(row, spec)
         """Microseconds that the code may execute, or that may pass until its next heartbeat."""
         self.run = run or Run()
@@ -91,18 +91,19 @@ class Execution:
         """None as long as somebody wants the result."""
 
     def specify(self, spec: Spec) -> None:
-        """Go by this instead: before the code begins, by whoever has found which code that is."""
+        """Use this spec instead. Called before the code begins, by whoever has found which code it is."""
         self.spec, self.limit = spec, _limit(self.row, spec)
 
     def ended(self, result: RunResult) -> Execution:
-        """The same job, ended by the engine. Another object, because its code may still be running with this one."""
+        """The same job, ended by the engine. It is another object, because the code may still be running with this
+        one."""
         run = Run(self.run.started, result)
         run.sent = self.run.sent[:]
         return Execution(self.row, self.spec, self.launched, self.answer, run)
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Its queue and its job type: what says best how long it takes."""
+        """The job's queue and type, which predict best how long it takes."""
         return self.spec.queue, self.spec.name
 
     @property
@@ -113,18 +114,18 @@ class Execution:
         self.abandonment = Abandonment(gently, until)
 
     def is_stuck(self, steady: int) -> bool:
-        """An abandoned execution has had its time."""
+        """Whether an abandoned execution has had its time to stop."""
         return self.abandonment is not None and steady >= self.abandonment.until
 
     @property
     def until(self) -> int:
-        """Steady time until which code that has begun may execute: a heartbeat moves that on, up to the time-out."""
+        """Until when the code may run, on the steady clock. A heartbeat moves that on, up to the time-out."""
         run = self.run
         return min(max(run.started, run.alive) + self.limit, run.started + round(self.row.timeout * 1e6))
 
     def overruns(self, steady: int) -> bool:
-        """Whether the code has executed for longer than it may. It was alive just now, if it has said so since the
-        last look."""
+        """Whether the code has run for longer than it may. A heartbeat since the last look counts as one of this
+        moment."""
         if self.run.beat:
             self.run.beat, self.run.alive = False, steady
         return self.run.started > 0 and steady >= self.until
@@ -152,12 +153,12 @@ class Execution:
 
     @property
     def only_decides(self) -> bool:
-        """Only the retry handler is to be asked: the error is stored already."""
+        """Whether only the retry handler is to be asked: the error is stored already."""
         return self.row.state == ERROR
 
     @property
     def code(self) -> Callable[..., Any] | None:
-        """The code that is to be called, if that is not the retry handler."""
+        """The code to be called, if that is not the retry handler."""
         match self.row.phase:
             case states.ANSWERED:
                 return None if self.answer is None or self.answer.error else self.spec.answered

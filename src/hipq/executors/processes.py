@@ -30,22 +30,22 @@ from typing import Final, NoReturn
 from hipq.signals import how_ended
 
 Serve = Callable[[bytes, Callable[[], bool], Callable[[bytes], None]], bytes]
-"""Runs a job and says how it ended; it may ask whether the engine has told it to stop, and send word meanwhile."""
+"""Runs a job and returns how it ended. It can ask whether the engine wants it to stop, and send reports meanwhile."""
 
 GRACE: Final = 5.0
 """Seconds a child has to stop when it is told to."""
 _DIED: Final = 1 << 63
-"""Set in a message's length when it is not a reply but the exit code of the child;"""
+"""Set in a message's length if the message is not a reply but the exit code of the child."""
 _WORD: Final = 1 << 62
-"""and when it is what the child says before its reply."""
+"""Set in a message's length if the message is a report that the child sends before its reply."""
 
 
 class ForkServerGone(Exception):
-    """No more children can be forked in this process. Not the fault of the job that wanted one."""
+    """No more children can be forked in this process. That is not the fault of the job that wanted one."""
 
 
 class ForkServer:
-    """Forks children on request and lends them out, one job each at a time."""
+    """Forks children on request and lends them out, each for one job at a time."""
 
     def __init__(self, serve: Serve) -> None:
         self._socket, theirs = socket.socketpair()
@@ -76,11 +76,12 @@ class ForkServer:
             self._idle.append(child)
 
     def _living(self) -> Child | None:
-        """An idle child. One that died meanwhile must not be blamed on the next job."""
+        """An idle child, if there is one. One that died meanwhile is passed over: the next job must not be blamed for
+        it."""
         with self._lock:
             while self._idle:
                 child = self._idle.pop()
-                # while idle, all that it could say is that it died
+                # an idle child sends nothing unless it dies
                 if _silent(child.connection) and not child.dead:
                     return child
                 child.close()
@@ -118,15 +119,15 @@ class Child:
         self._lock = threading.Lock()
         self.dead = False
         self._gone = False
-        """It is dead, or about to be: its number may be another's by now."""
+        """Whether the child is dead, or about to be: its process id may soon be another's."""
         self.turn = 0
-        """How many jobs it has run to their end."""
+        """How many jobs the child has run to their end."""
         self._told: threading.Timer | None = None
         self.pid = int(self._receive())
 
     def exchange(self, request: bytes, hear: Callable[[bytes], None]) -> bytes:
-        """Send a job, wait for how it ended. ChildProcessError if the process died over it. `hear`: called with what it
-        says meanwhile."""
+        """Send a job and wait for how it ended. ChildProcessError if the process died meanwhile. `hear` is called with
+        the reports that the child sends."""
         try:
             _send(self.connection, request)
         except OSError:
@@ -155,8 +156,8 @@ class Child:
         raise ChildProcessError(f"the process that ran it {how}")
 
     def end(self, turn: int, gently: bool) -> None:
-        """End it and whatever it started, if it still runs that job: at once or, gently, tell it to stop and kill what
-        takes no notice."""
+        """End the child and whatever it started, if it still runs that job: at once or, with `gently`, tell it to stop,
+        and kill it if it takes no notice."""
         with self._lock:
             if self._gone or turn != self.turn:
                 return
@@ -168,7 +169,7 @@ class Child:
             self._told.daemon = True
             self._told.start()
             try:
-                self.connection.sendall(b"!")  # by which it knows that the signal is ours
+                self.connection.sendall(b"!")  # so that the child knows that the signal is the engine's
             except OSError:
                 pass  # it is dead already
             _signal_group(self.pid, signal.SIGTERM)
@@ -245,7 +246,7 @@ def _live(life: Callable[[], None]) -> NoReturn:
 
 
 def _serve_forks(engine: socket.socket, serve: Serve) -> None:
-    """Fork when asked, report the dead, end with the engine."""
+    """The fork server's loop: fork when asked, report the dead, end with the engine."""
     children: dict[int, socket.socket] = {}
     wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -302,7 +303,7 @@ def _reap(children: dict[int, socket.socket]) -> None:
 
 
 def _serve_jobs(connection: socket.socket, serve: Serve) -> None:
-    """Run one job after the other until the engine closes the socket."""
+    """A child's loop: run one job after another until the engine closes the socket."""
     os.setpgid(0, 0)
     me = os.getpid()
     _send(connection, str(me).encode())
@@ -311,5 +312,5 @@ def _serve_jobs(connection: socket.socket, serve: Serve) -> None:
         reply = serve(request, lambda: not _silent(connection), partial(_send, connection, flag=_WORD))
         _flush()
         if os.getpid() != me:
-            return  # a process the handler forked came back here: the answer is not its to give
+            return  # a process that the handler forked came here: it must not reply
         _send(connection, reply)

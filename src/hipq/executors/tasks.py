@@ -24,7 +24,7 @@ _loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
 
 def _stop_in_child() -> None:
-    """In a process that a handler forked: it has a copy of the loop, and must not go on with the jobs of others."""
+    """In a process that a handler forked: stop its copy of each loop, which must not go on with other jobs."""
     for loop in list(_loops):
         loop.stop()
 
@@ -33,7 +33,7 @@ os.register_at_fork(after_in_child=_stop_in_child)
 
 
 class Tasks:
-    """At most `concurrency` coroutines, each taking one job after the other while there are any."""
+    """At most `concurrency` coroutines, each of which takes one job after another while there are any."""
 
     def __init__(self, run: Callable[[Execution], Awaitable[None]], concurrency: int) -> None:
         self._run = run
@@ -44,7 +44,7 @@ class Tasks:
         """The tasks in which executions run."""
         self._stuck: dict[asyncio.Task[None], Execution] = {}
         self._asked_at = 0.0
-        """When the loop was asked to cancel something and has not answered since; 0 = it has."""
+        """When the loop was asked to cancel something and has not responded yet, on the steady clock; 0 = it has."""
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="hipq-loop", daemon=True)
@@ -52,7 +52,8 @@ class Tasks:
         _loops.add(self._loop)
 
     def _serve(self) -> None:
-        """A handler may call `loop.stop()`, or start a task that raises SystemExit: the loop goes on for the others."""
+        """Keep the loop running for the other jobs when a handler calls `loop.stop()`, or starts a task that raises
+        SystemExit."""
         here = os.getpid()
         asyncio.set_event_loop(self._loop)
         while not (self._closing or self._loop.is_closed()):
@@ -97,9 +98,9 @@ class Tasks:
             finally:
                 del self._task_of[execution]
             if execution.abandoned:
-                return  # it took no notice, and was replaced meanwhile
+                return  # it ignored the cancellation, and was replaced meanwhile
             if not _is_like(context, copy_context()):
-                return  # context variables that a handler has set are not for the next one: another hand goes on
+                return  # context variables that a handler has set are not for the next one: another coroutine goes on
 
     def unstarted(self) -> list[Execution]:
         found = []
@@ -112,7 +113,7 @@ class Tasks:
         def cancel() -> None:
             self._asked_at = 0.0
             if (task := self._task_of.get(execution)) is not None:
-                self._stuck[task] = execution  # until it ends: it may take no notice
+                self._stuck[task] = execution  # until it ends: it may ignore the cancellation
                 task.cancel()
                 self._more_hands()
 
@@ -137,5 +138,5 @@ class Tasks:
 
 
 def _is_like(one: Context, other: Context) -> bool:
-    """Whether two contexts have the same values, which are not asked whether they are equal."""
+    """Whether two contexts have the same values, by identity: comparing them could run code of others."""
     return len(one) == len(other) and all(name in one and one[name] is value for name, value in other.items())

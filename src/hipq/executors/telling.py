@@ -1,5 +1,5 @@
-"""What a child process and the engine's tell each other while a handler runs in the child: that it is alive, and how
-far it has come; and that nobody waits for it any more."""
+"""The messages between a child process and the engine's while a handler runs in the child: heartbeats and progress one
+way, and the other way that nobody waits for it any more."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from hipq.executors.execution import Execution, Run
 from hipq.job.progress import Reported
 
 PAUSE: Final = 0.1
-"""Seconds between two messages: a handler may say such things any number of times a second."""
+"""Seconds between two messages: a handler may report any number of times a second."""
 
 _Told = tuple[bool, Reported | None]
 
 
 class Telling:
-    """In a child: at most one message in PAUSE, the first one at once. What is said meanwhile waits for the end of the
-    pause in a thread, for the handler may say nothing more for hours."""
+    """In a child: sends at most one message per PAUSE, the first one at once. Later reports wait in a thread for the
+    end of the pause, since the handler may send nothing more for hours."""
 
     def __init__(self, run: Run, send: Callable[[bytes], None]) -> None:
         self._run = run
         self._send = send
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # a handler of signals may say such things while the code it interrupts does
+        self._lock = threading.RLock()  # a signal handler may report while the code that it interrupts reports
         self._last = 0.0
         self._timer: threading.Timer | None = None
         self._over = False
@@ -38,7 +38,7 @@ class Telling:
 
     def _tell(self) -> None:
         if os.getpid() != self._pid:
-            return  # a process that the handler forked: the engine listens to its parent
+            return  # in a process that the handler forked: the engine listens to its parent only
         with self._lock:
             if self._timer or self._over:
                 return
@@ -62,7 +62,7 @@ class Telling:
         self._send(msgspec.json.encode((beat, self._run.reported)))
 
     def end(self) -> None:
-        """The handler has ended: what comes next is the reply, and nothing must come in between."""
+        """The handler has ended: what comes next is the reply, and nothing may come in between."""
         with self._lock:
             self._over = True
             if self._timer:
@@ -70,16 +70,19 @@ class Telling:
 
 
 def hear(told: bytes, run: Run) -> None:
-    """In the engine's process: what the child has told."""
+    """In the engine's process: take in what the child has reported."""
     beat, run.reported = msgspec.json.decode(told, type=_Told)
     run.beat = run.beat or beat
 
 
 @contextmanager
 def told_by_signal(execution: Execution, is_told: Callable[[], bool]) -> Iterator[None]:
-    """In a child: a SIGTERM of the engine says that nobody waits for this handler any more. It is told by an exception,
-    so that it can tidy up; and if it takes no notice, its process is killed a while later. Others send that signal too,
-    as a service manager does to all processes of a service: then the engine decides when this one ends."""
+    """In a child: a SIGTERM from the engine means that nobody waits for this handler any more. The handler gets an
+    exception, so that it can tidy up; if it takes no notice, its process is killed a while later.
+
+    Others send that signal too, as a service manager does to all processes of a service. In that case the engine
+    decides when this process ends.
+    """
     inside = True
 
     def told(_number: int, _frame: object) -> None:

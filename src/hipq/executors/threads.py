@@ -20,9 +20,12 @@ T = TypeVar("T", bound=Runnable)
 
 
 class Threads(Generic[T]):
-    """At most `concurrency` threads, started when there is work; each takes its next task itself. One that outlives its
-    job's time-out is replaced. A batch is handed over in one go, with one call a thread that may be waiting: with a
-    call a task, quick tasks cost more to hand over than to run."""
+    """At most `concurrency` threads, started when there is work. Each takes its next task itself. A thread that
+    outlives its job's time-out is replaced.
+
+    A batch is handed over at once, with one call per thread that may be waiting: with a call per task, quick tasks
+    would cost more to hand over than to run.
+    """
 
     def __init__(self, run: Callable[[T], None], concurrency: int, name: str = "hipq") -> None:
         self._run = run
@@ -30,14 +33,14 @@ class Threads(Generic[T]):
         self._name = name
         self._tasks: deque[T] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
-        """Wakes threads that found no task: to look again, or (False) to end."""
+        """Wakes threads that found no task: True = look again, False = end."""
         self._threads = 0
         self._stuck: set[T] = set()
         self._lock = threading.Lock()
 
     def launch(self, tasks: Sequence[T]) -> None:
-        """RuntimeError if there is no thread at all, and none can be started: then nobody has begun with anything."""
-        self._tasks.extend(tasks)  # before the calls: who is called looks here
+        """RuntimeError if there is no thread and none can be started: then none of these has begun."""
+        self._tasks.extend(tasks)  # before the calls: a thread that is called looks here
         with self._lock:
             wanted = min(self._threads + len(tasks), self._concurrency)
             there, missing, self._threads = self._threads, wanted - self._threads, wanted
@@ -65,12 +68,12 @@ class Threads(Generic[T]):
                 self._run(task)
             if task.abandoned:
                 with self._lock:
-                    if task in self._stuck:  # it was replaced meanwhile: one hand too many
+                    if task in self._stuck:  # it was replaced meanwhile, so there is one thread too many
                         self._stuck.remove(task)
                         return
 
     def unstarted(self) -> list[T]:
-        """Take back what has not been started."""
+        """Take back the tasks that have not started."""
         found: list[T] = []
         while True:
             try:
@@ -79,14 +82,14 @@ class Threads(Generic[T]):
                 return found
 
     def abandon(self: Threads[Execution], execution: Execution) -> None:
-        """Start another thread beside one whose execution was abandoned: nothing can stop a thread."""
+        """Start another thread in the place of one whose execution was abandoned, since a thread cannot be stopped."""
         with self._lock:
             if execution.run.is_under_way:
                 self._stuck.add(execution)
                 threading.Thread(target=self._work, name=f"{self._name}-handler", daemon=True).start()
 
     def stuck(self: Threads[Execution], steady: int) -> int:
-        """Abandoned executions that still run when they should not any more."""
+        """How many abandoned executions still run after the time they had to stop."""
         with self._lock:
             return sum(execution.is_stuck(steady) for execution in self._stuck)
 

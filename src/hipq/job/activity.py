@@ -1,4 +1,4 @@
-"""What has happened in queues, as counters by minute, hour and day: runs that started, jobs that ended, how long it
+"""Counters of what has happened in queues, by minute, hour and day: runs that started, jobs that ended, how long it
 took. Pure: no I/O, no clock.
 
 A store counts what it saves, in the transaction that saves it, so the counters are exact whatever crashes.
@@ -24,12 +24,12 @@ BOUNDS: Final = (
     0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0,
     100_000.0,
 )  # fmt: skip
-"""Seconds between the buckets of a histogram. The first bucket is for what took less than the first of these, the last
-for what took as long as the last of these, or longer."""
+"""Seconds between the buckets of a histogram. The first bucket is for values below the first bound, the last for values
+from the last bound on."""
 BUCKETS: Final = len(BOUNDS) + 1
 
 ENDS: Final = {code: n for n, code in enumerate((Code.OK, Code.FAILED, Code.RETRY, Code.ERROR, Code.CANCELLED), 1)}
-"""Where the jobs are counted that ended with each code."""
+"""The counter of jobs that ended with each code."""
 STARTED: Final = 0
 RETRIED: Final = len(ENDS) + 1
 RUN: Final = RETRIED + 1
@@ -44,15 +44,16 @@ OTHER: Final = ""
 
 class Histogram(NamedTuple):
     buckets: tuple[int, ...]
-    """How many there were in each bucket; see `BOUNDS`."""
+    """A histogram: how many values are in each bucket; see `BOUNDS`."""
 
     @property
     def total(self) -> int:
         return sum(self.buckets)
 
     def percentile(self, share: float) -> float | None:
-        """Seconds that this share of them took at most: 0.5 for the median. It is in the right bucket, so off by a
-        factor of about three at worst, and never beyond the last bound. None: there were none."""
+        """Seconds that this share of the values do not exceed: 0.5 for the median. The right bucket is known, so the
+        value is off by a factor of about three at worst, and never beyond the last bound. None = there are no
+        values."""
         rank, below = share * self.total, 0
         for bucket, here in enumerate(self.buckets):
             if here and below + here >= rank:
@@ -62,7 +63,7 @@ class Histogram(NamedTuple):
 
 
 def _between(bucket: int, part: float) -> float:
-    """A place in a bucket, as if what it counts were evenly spread by its logarithm."""
+    """A value inside a bucket, as if the bucket's values were spread evenly by their logarithm."""
     if bucket == 0:
         return BOUNDS[0] * part
     if bucket == len(BOUNDS):
@@ -85,7 +86,7 @@ class Activity(msgspec.Struct, frozen=True):
 
     @property
     def started(self) -> int:
-        """Runs that began in this period and have come to an end, or to a wait: each attempt that counts, once."""
+        """Runs that began in this period and have ended or wait by now: one for each attempt."""
         return self.counts[STARTED]
 
     def ended(self, code: str) -> int:
@@ -94,7 +95,7 @@ class Activity(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> int:
-        """Jobs that became final, in whatever way."""
+        """Jobs that became final, whatever their code."""
         return sum(self.counts[ENDS[Code.OK] : RETRIED])
 
     @property
@@ -109,7 +110,7 @@ class Activity(msgspec.Struct, frozen=True):
 
     @property
     def run(self) -> Histogram:
-        """How long handlers ran, of runs that ended in this period."""
+        """How long handlers ran, in runs that ended in this period."""
         return Histogram(self.counts[RUN:ANSWER])
 
     @property
@@ -118,7 +119,7 @@ class Activity(msgspec.Struct, frozen=True):
         return Histogram(self.counts[ANSWER:])
 
     def __add__(self, other: Activity) -> Activity:
-        """Of both, in the period of the first."""
+        """The sum of this and another, with the period of this one."""
         return msgspec.structs.replace(self, counts=tuple(map(add, self.counts, other.counts)))
 
 
@@ -130,8 +131,8 @@ def total(rows: Iterable[Activity], starts: int = 0) -> Activity:
 
 
 def series(rows: Iterable[Activity], grain: int, since: int, until: int) -> list[Activity]:
-    """One for each period of so many seconds, in order, for a chart: also those in which nothing happened. The first is
-    the one that `since` is in."""
+    """One for each period of this many seconds, in order, including those in which nothing happened: for a chart. The
+    first is the one that contains `since`."""
     found: dict[int, list[Activity]] = {}
     for row in rows:
         found.setdefault(beginning(row.starts, grain), []).append(row)
@@ -139,5 +140,5 @@ def series(rows: Iterable[Activity], grain: int, since: int, until: int) -> list
 
 
 def beginning(moment: int, grain: int) -> int:
-    """Where the period of so many seconds begins that a moment is in."""
+    """The beginning of the period, of this many seconds, that contains a moment."""
     return moment - moment % (grain * SECOND)

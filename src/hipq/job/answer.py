@@ -28,7 +28,7 @@ UNREADABLE: Final = "unreadable"
 
 
 class Answered(enum.StrEnum):
-    """What became of an answer when it arrived: the word that its sender is told, and the name of an event."""
+    """What became of an answer when it arrived: the word that its sender gets, and the name of an event."""
 
     MATCHED = MATCHED
     BUFFERED = BUFFERED
@@ -54,7 +54,7 @@ STATES: Final = {
 REPLAYABLE: Final = (NEW, BUFFERED, CONFLICT, LATE, UNREADABLE)
 """The states of answers that no job has used or is about to look at: such an answer may be delivered anew."""
 UNUSED: Final = (*REPLAYABLE, DUPLICATE)
-"""The states of answers that no job has used: few, as a rule, so that they have an index of their own."""
+"""The states of answers that no job has used. There are few of these, as a rule, so they have an index of their own."""
 
 
 class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +72,7 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(
         cls, answer_ttl: float | timedelta, early_window: float | timedelta, answer_memory: float | timedelta
     ) -> Keeping:
-        """As users give them: seconds, or a timedelta."""
+        """From what users give: seconds, or a timedelta."""
         return cls(
             seconds(answer_ttl, "answer_ttl", least=1),
             seconds(early_window, "early_window"),
@@ -92,7 +92,7 @@ class NewAnswer(msgspec.Struct, frozen=True):
     data: str
     arrived: int
     early_until: int
-    """A job that is added after this moment does not take the answer; 0 = none does, for the answer names its job."""
+    """Jobs that are added after this moment do not get the answer; 0 = none does, for the answer names its job."""
     remember_until: int
     """The moment until which the answer's id is remembered, once the answer has been used."""
     keep_until: int
@@ -101,22 +101,23 @@ class NewAnswer(msgspec.Struct, frozen=True):
     """The early window of the queue in microseconds."""
     tenant: str = ""
     answer_id: str = ""
-    """What tells the answer from others with the same key; "" = the sender gave it no id."""
+    """The sender's id of the answer, which tells it from others with the same key; "" = it has none."""
     error: bool = False
     attempt: int = 0
     """The attempt that the answer is for; 0 = the sender did not say."""
     fence: bool | None = None
     """Whether the job type refuses answers to other attempts; None = this program does not know the type."""
     job: int = 0
-    """The very job that the answer is for, and not another one that has its key by now; 0 = any that has the key."""
+    """The id of the only job that the answer is for; 0 = any job that has the key."""
     unreadable: str = ""
-    """Why the answer is for no job at all; it has no key then."""
+    """Why the answer is for no job at all. It has no key in that case."""
     shows_late: bool = False
     """Whether this program's code has an `on_late`, which is shown the job if the answer is late."""
 
     @property
     def whole_key(self) -> tuple[int, str, str, str]:
-        """What the job is found by. An unreadable answer has one of its own, so that no other waits for its turn."""
+        """What the job is found by. An unreadable answer has a value of its own, so that no other waits for its
+        lock."""
         alone = f"\0{self.answer_id}\0{self.hash}" if self.unreadable else ""
         return (self.queue, self.tenant, self.job_type, self.job_key + alone)
 
@@ -126,7 +127,7 @@ class NewAnswer(msgspec.Struct, frozen=True):
 
     @property
     def twin(self) -> int:
-        """The number by which the same answer is found: one to the same key, with the same id. 0 = it has no id."""
+        """A hash by which a repeated answer is found: of its key and its id. 0 = it has no id."""
         return number_of(*map(str, self.whole_key), self.answer_id) if self.answer_id else 0
 
 
@@ -183,7 +184,7 @@ class Answer(Generic[A]):
     id = column("id", int)
     """Its number in the inbox."""
     tenant = column("tenant", str)
-    """Whose it is, in a daemon; "" = nobody's."""
+    """The tenant it belongs to, in a daemon; "" = none."""
     answer_id = column("answer_id", str)
     """The id that the sender gave the answer; "" if it gave none."""
     key = column("job_key", str)
@@ -241,7 +242,8 @@ def fault_of(answer: Kept) -> Fault:
 
 
 def waited(before: Row, now: int) -> float:
-    """Seconds from the claim of the job that sent the request to its answer, which the job did not have `before`."""
+    """Seconds from the claim of the job that sent the request to its answer, for a job that did not have the answer
+    `before`."""
     from hipq.job.waiting import since  # most programs deliver no answers
 
     return max(now - (since(before) or before.update_time), 0) / SECOND

@@ -11,11 +11,12 @@ from hipq.errors import Invalid
 
 
 class Codec(Protocol):
-    """JSON of one type. Both ways raise msgspec.ValidationError for what does not fit that type."""
+    """Turns values of one type into JSON and back. Both ways raise msgspec.ValidationError for what does not fit the
+    type."""
 
     type: Any
     is_lenient: bool
-    """Whether it writes values that come back as others: a set becomes a list, a Decimal a string, NaN null."""
+    """Whether it writes values that come back changed: a set as a list, a Decimal as a string, NaN as null."""
 
     def encode(self, data: Any) -> bytes: ...
 
@@ -29,7 +30,7 @@ def _as_int(value: Any) -> int:
 
 
 class Msgspec:
-    """JSON of a type that msgspec reads: a dataclass, a TypedDict, a msgspec.Struct, or whatever JSON has."""
+    """For types that msgspec reads: dataclasses, TypedDicts, msgspec.Structs, and whatever JSON has."""
 
     is_lenient = True
 
@@ -40,7 +41,7 @@ class Msgspec:
 
 
 class Pydantic:
-    """JSON of a type that has a Pydantic model in it: Pydantic validates it, by the model's own rules."""
+    """For types with a Pydantic model in them: Pydantic validates the value, by the model's own rules."""
 
     is_lenient = False
 
@@ -77,7 +78,7 @@ def _validated(validate: Callable[[Any], Any], value: Any) -> Any:
 
 
 ANY: Final[Codec] = Msgspec()
-"""Plain JSON, read as it is."""
+"""Plain JSON, without a type."""
 
 
 def codec(kind: Any, name: str = "") -> Codec:
@@ -90,7 +91,7 @@ def codec(kind: Any, name: str = "") -> Codec:
             return Msgspec(kind)
         if hasattr(strange, "__pydantic_validator__"):
             return Pydantic(kind)
-    except Exception as error:  # of a class whose own annotations are not right
+    except Exception as error:  # a class whose own annotations are wrong
         raise Invalid(f"{name or shown_type(kind)} cannot be read from JSON: {error}") from None
     raise Invalid(
         f"{name or shown_type(kind)} cannot be read from JSON, for hipq cannot make a {shown_type(strange)}: "
@@ -103,7 +104,7 @@ def shown_type(kind: Any) -> str:
 
 
 def _strange(kind: Any) -> Any:
-    """A class in this type that msgspec cannot make of JSON, a Pydantic model first; None = there is none."""
+    """A class in this type that msgspec cannot read from JSON, a Pydantic model first; None = there is none."""
     from msgspec import inspect as looking  # only who types payloads needs it
 
     seen: set[int] = set()

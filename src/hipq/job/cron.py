@@ -45,8 +45,13 @@ _FIELDS: Final = {
     "month": "1-12 or JAN-DEC",
     "day-of-week": "0-7 or SUN-SAT",
 }
-_NOT_IANA: Final = ("posix", "right", "posixrules", "localtime")  # beside the zones: their like on this machine only
-_EPOCH: Final = datetime(1970, 1, 1)  # on the wall
+_NOT_IANA: Final = (
+    "posix",
+    "right",
+    "posixrules",
+    "localtime",
+)  # files beside the zones: known to this machine only
+_EPOCH: Final = datetime(1970, 1, 1)  # by the wall clock
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAY: Final = 86_400 * SECOND
 _NEAR: Final = 2 * _DAY  # more than any clock ever jumped, and less than any two of its changes are apart (a week)
@@ -134,7 +139,7 @@ def _first(cron: Cron, after: int, until: int) -> int:
             offset = _offset(zone, change)
             if fixed and wall < change + offset:  # skipped by the jump
                 return change if change <= until else 0
-            at = change - 1  # not change: a tick may fall on it
+            at = change - 1  # not `change` itself: a tick may fall on it
         elif tick > seen:
             at = max(seen, tick - _NEAR)  # the clock may change on the way, but never by enough to tick there
             offset = _offset(zone, at)

@@ -54,9 +54,9 @@ class InboxEvent:
 
 
 class ListenerEvent:
-    """What happens to a listener, which brings answers. `details` has the `listener`; and, when it is down or a webhook
-    is refused, the `error`. A report comes about every second in which something arrived: it counts the answers of each
-    kind since the last report and has, if that is known, the `lag`."""
+    """What happens to a listener, which receives answers. `details` has the `listener` and, when it is down or a
+    webhook is refused, the `error`. A report comes about every second in which something arrived. It counts the answers
+    of each kind since the last report, and has the `lag`, if that is known."""
 
     STARTED: Final = "listener started"
     STOPPED: Final = "listener stopped"

@@ -13,18 +13,19 @@ TEXT_LIMIT: Final = 4_000
 
 
 def qualified(kind: type) -> str:
-    """The name by which a class is known in other processes."""
+    """The qualified name of a class, by which other processes know it."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def clean(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Text every store takes: no NUL, no lone surrogates, not too long (the end of a long text is the useful part)."""
+    """The text as every store takes it: no NUL, no lone surrogates, not too long. The end of a long text is kept, as
+    the useful part."""
     text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= limit else "…" + text[-limit:]
 
 
 class FaultKind:
-    """What a fault is, in one word."""
+    """The kind of a fault."""
 
     ERROR: Final = "error"
     FAILED: Final = "failed"
@@ -39,7 +40,7 @@ class FaultKind:
 
 
 FAILURES: Final = (FaultKind.ERROR, FaultKind.TIMEOUT, FaultKind.CRASH)
-"""The kinds of faults that nobody has asked for."""
+"""The kinds of faults that no code of the job has asked for."""
 ANSWER: Final = "answer"
 """The `type` of a fault that an answer reports: then its message is the answer's data."""
 
@@ -70,7 +71,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def load(cls, text: str) -> Fault:
-        """The fault in an `error` column; text that is not ours is a message."""
+        """The fault in an `error` column. A text that hipq has not written is taken as a message."""
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError:
@@ -85,12 +86,12 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.is_named([qualified(kind) for kind in classes])
 
     def is_named(self, names: Iterable[str]) -> bool:
-        """The same, by the names of classes."""
+        """Whether one of these names of classes is among the exception's."""
         return not set(names).isdisjoint(self.kinds)
 
     @property
     def told(self) -> str:
-        """What logs say of it: never what an answer says, which is data."""
+        """What logs say of the fault: never the data of an answer."""
         return "its answer says that the work failed" if self.type == ANSWER else str(self)
 
     def __str__(self) -> str:
@@ -98,7 +99,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def cut_to(code: Callable[..., Any] | None, error: BaseException) -> None:
-    """Let its traceback begin in this code: the frames of hipq and of middleware around it say nothing of the error."""
+    """Let the traceback begin in this code: the frames of hipq and of middleware say nothing about the error."""
     own = getattr(getattr(code, "__func__", code), "__code__", None)
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not own:
@@ -116,5 +117,5 @@ def crash(message: str) -> Fault:
 
 
 def details(fault: Fault) -> dict[str, Any]:
-    """What the history keeps of a fault: short, no traceback."""
+    """The fault as the history keeps it: short, without the traceback."""
     return {"kind": fault.kind, "error": clean(str(fault), 300)}

@@ -1,5 +1,5 @@
-"""The history of a job, for people: nothing else reads it. Other programs may write it too, in plain SQL, so what
-cannot be read is left out, and an entry says so."""
+"""The history of a job, for people: no code decides by it. Other programs may write to it in plain SQL, so entries that
+cannot be read are left out, and one entry says how many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
     "at": int, "event": str, "scheduled": int, "by": int, "count": int, "priority": int, "cost": (int, float),
     "error": str, "kind": str, "key": str, "to": str, "log": str, "version": str,
 }  # fmt: skip
-"""What hipq itself writes."""
+"""An entry as hipq itself writes it."""
 
 
 def entries_of(text: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from hipq.job.states import ANSWERED, CANCELLING, ERROR, FINAL, RETRY, WAITING
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A new state for an answer that is in the inbox already."""
+    """A new state for an answer that is already in the inbox."""
 
     id: int
     state: str
@@ -34,13 +34,13 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Pending(NamedTuple):
-    """An answer in the inbox, as far as the rules go by it."""
+    """An answer in the inbox, as far as the rules need it."""
 
     id: int
     job: int
     attempt: int
     copy: bool = False
-    """Whether its body is that of the answer after which its job is to be tried again."""
+    """Whether it has the body of the answer after which its job is to be tried again."""
 
 
 class Ended(NamedTuple):
@@ -48,22 +48,22 @@ class Ended(NamedTuple):
 
     job: int
     same: int
-    """The answer with the same body that the job has had; 0 = none."""
+    """The number of the answer with the same body that the job has had; 0 = none."""
     settled: bool
     """Whether the job ended with an answer."""
 
 
 class Candidate(NamedTuple):
-    """All that the verdict about one answer goes by."""
+    """All that the verdict about one answer depends on."""
 
     twin: Pending | None = None
-    """The same answer, known by its id, if it has arrived before."""
+    """The same answer, by its id, if it has arrived before."""
     row: Row | None = None
     """The live job that has the answer's key."""
     pending: Sequence[Pending] = ()
     """Earlier answers that the live job has not been given."""
     applied: int = 0
-    """An answer with the same body, after which the live job is to be tried again; 0 = none."""
+    """The number of an answer with the same body, after which the live job is to be tried again; 0 = none."""
     ended: Ended | None = None
     """The last job that had the key, if no job is live and the answer has no twin."""
 
@@ -147,8 +147,11 @@ def _with_live_job(answer: NewAnswer, candidate: Candidate, row: Row, now: int) 
 
 # -- a job begins to wait, or fails ----------------------------------------------------------------------------------
 def looking(change: Change) -> Row | None:
-    """The job as it looks into the inbox; None if it does not look. A job looks when the change lets it take answers
-    and it took none before: it begins to wait, or it has failed. It also looks if the failure is to be its end."""
+    """The row with which a job looks into the inbox; None if it does not look.
+
+    A job looks when the change lets it take answers and it took none before: it begins to wait, or it has failed. It
+    also looks before a failure ends it.
+    """
     row = change.seeking or change.after
     if row.state == FINAL:
         return None
@@ -171,7 +174,7 @@ def wait_verdict(change: Change, pending: Sequence[Pending], now: int) -> WaitVe
 
 
 def use_of(row: Row) -> str:
-    """The state of an answer that a job has looked at, by what has become of the job."""
+    """The new state of an answer that a job has looked at, by what has become of the job."""
     if row.state == FINAL:
         return SETTLED
     return PROGRESS if row.phase in (WAITING, ANSWERED) else APPLIED
@@ -191,17 +194,17 @@ def takes(row: Row) -> bool:
 
 def is_fenced(row: Row, attempt: int, fence: bool | None) -> bool:
     """Whether an answer is for another attempt, and the job refuses such answers (case 7). `fence`: what is known of
-    its job type; once it has waited, its row says so too."""
+    its job type. Once the job has waited, its row says so too."""
     return bool(attempt) and attempt != row.attempt and (bool(fence) or waiting.load(row.wait).fence)
 
 
 def is_useless(row: Row, one: Pending, fence: bool | None) -> bool:
-    """Whether an answer will never be given to the job: it is a copy, or for another attempt."""
+    """Whether an answer will never be given to the job, because it is a repeat, or for another attempt."""
     return one.copy or is_fenced(row, one.attempt, fence)
 
 
 def _is_undecided(row: Row, attempt: int, fence: bool | None) -> bool:
-    """Whether an answer is for another attempt, and nobody here knows whether the job refuses such answers."""
+    """Whether an answer is for another attempt, and this program does not know whether the job refuses such answers."""
     return bool(attempt) and attempt != row.attempt and not row.wait and fence is None
 
 

@@ -1,7 +1,7 @@
-"""What the engine is told about a job when it is added, beside its columns: the column `meta`, a JSON object.
+"""The column `meta`: what the engine is told about a job when it is added, beside its other columns, as a JSON object.
 
-It never changes: whoever copies a job, or moves it, takes its `meta` along. What happened to a job is in `history`,
-which is for people: no decision depends on that, and it may be shortened at any time.
+It never changes: whoever copies or moves a job takes its `meta` along. What happened to a job is in `history`, which is
+for people: no decision depends on that, and it may be shortened at any time.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 PLAIN: Final = "{}"
-"""What most jobs have."""
+"""The `meta` of most jobs."""
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: int = 0
-    """The job whose handler added this one. It is written first: so the indexes `_parent` find it."""
+    """The job whose handler added this one. Written first, since the indexes `_parent` find it there."""
     then: str = ""
-    """The type of the job that a daemon adds with the result of this one, once this one is ok."""
+    """The type of the job that a daemon adds with the result of this one, once this one has succeeded."""
     trace: str = ""
     """The traceparent of the span in which the job was added."""
     retry: dict[str, Any] | None = None
@@ -41,7 +41,7 @@ def load(text: str) -> Meta:
 
 
 def with_parent(text: str, parent: int) -> str:
-    """The `meta` of a job that another one adds; 0 = none does. What nobody can read stays as it is."""
+    """The `meta` of a job that another one adds; 0 = none does. Parts that cannot be read are kept as they are."""
     try:
         found = replace(load(text), parent=parent)
     except msgspec.DecodeError:
@@ -55,7 +55,7 @@ def is_traceparent(text: str) -> bool:
 
 
 def to_show(text: str) -> Meta:
-    """The `meta` of a row, to be shown: what another program has written, and nobody can read, says nothing."""
+    """The `meta` of a row, to be shown: empty where another program wrote what cannot be read."""
     try:
         return load(text)
     except msgspec.DecodeError:

@@ -41,7 +41,7 @@ class Enqueue:
         self.data = data
         self.key = key
         self.options = options
-        """Those that were given, by name: lane, priority, delay and so on."""
+        """The options that were given, by name: lane, priority, delay and so on."""
 
     def __repr__(self) -> str:
         return f"<Enqueue {self.queue}.{self.type} {self.key!r}>"
@@ -76,7 +76,7 @@ _AROUND: Final = ("run", "answer", "retry")
 
 
 class Middlewares:
-    """The middlewares of an app, by what they do: what nobody wants to be around of costs nothing."""
+    """The middlewares of an app, by method: a call that none of them wraps costs nothing."""
 
     __slots__ = ("_enqueue", "answer", "retry", "run")
 
@@ -111,7 +111,7 @@ class Middlewares:
     def enqueue(
         self, queue: str, type: str, data: Any, key: str | None, options: JobOptions
     ) -> tuple[Any, str | None, JobOptions]:
-        """Data, key and options as the middlewares want them."""
+        """Data, key and options as the middlewares leave them."""
         if not self._enqueue:
             return data, key, options
         call = Enqueue(queue, type, data, key, options.copy())
@@ -124,8 +124,8 @@ NO_MIDDLEWARES: Final = Middlewares()
 
 
 def call(steps: tuple[Step, ...], is_async: bool, code: Callable[..., Any], *given: Any, ends: bool = True) -> Any:
-    """What code returns (awaited, if it is async) inside these middlewares. `ends`: a Failed or Retry that it
-    raises is an outcome."""
+    """What code returns (awaited, if it is async), run inside these middlewares. `ends`: whether a Failed or Retry that
+    it raises is an outcome."""
     around = Around(steps, given, (Failed, Retry) if ends else ())
     if is_async:
         return _awaited(around, code, given)
@@ -141,11 +141,11 @@ async def _awaited(around: Around, code: Callable[..., Any], given: tuple[Any, .
 
 
 class Around:
-    """A context manager around one call of a job's code: what the middlewares do before and after it."""
+    """A context manager around one call of a job's code, which runs the middlewares before and after it."""
 
     def __init__(self, steps: tuple[Step, ...], given: tuple[Any, ...], outcomes: tuple[type[Exception], ...]) -> None:
         self.outcome: Any = None
-        """What the code came to: to be set inside."""
+        """The outcome of the code: to be set inside the block."""
         self._steps = steps
         self._given = given
         self._outcomes = outcomes
@@ -171,7 +171,8 @@ class Around:
         return left is None
 
     def _leave(self, raised: BaseException | None) -> BaseException | None:
-        """Go on behind each `yield`, the innermost first; what is raised in the end."""
+        """Resume each middleware after its `yield`, the innermost first. Returns the exception that is raised in the
+        end."""
         while self._entered:
             steps = self._entered.pop()
             if isinstance(raised, self._outcomes):

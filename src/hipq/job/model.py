@@ -93,7 +93,8 @@ class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def answer_keys(self) -> tuple[str, ...]:
-        """The keys under which answers find it: its own, which never changes, and that of its wait, if it has one."""
+        """The keys under which answers find the job: its own, which never changes, and that of its wait, if it has
+        one."""
         return (self.job_key, self.wait_key) if self.wait_key else (self.job_key,)
 
 
@@ -107,18 +108,19 @@ class Row(Brief, array_like=True, frozen=True, gc=False):
 
     @property
     def suspect(self) -> bool:
-        """The job was executing when its engine died: until a run has come to its end, it runs in a child process,
-        which other jobs use before and after it."""
+        """Whether the job was executing when its engine died. Until a run has come to its end, it runs in a child
+        process that other jobs use before and after it."""
         return self.crashes >= SUSPECT
 
     @property
     def alone(self) -> bool:
-        """A child process died over the job: until a run has come to its end, it runs in one that no other job uses."""
+        """Whether a child process died while it ran the job. Until a run has come to its end, the job runs in a process
+        that no other job uses."""
         return self.crashes >= ALONE
 
     @property
     def crashes_counted(self) -> int:
-        """How often the job has killed a process in which it was alone, since a run came to its end."""
+        """How often the job has killed a process in which it was alone, since a run last came to its end."""
         return max(self.crashes - ALONE, 0)
 
 
@@ -127,21 +129,21 @@ LISTED: Final = Brief.__struct_fields__
 UNCHANGING: Final = (
     "id", "tenant", "lane", "job_type", "job_key", "create_time", "time_windows", "timeout", "throttle_factor", "meta",
 )  # fmt: skip
-"""Columns no move ever changes: a settled row is written without them."""
+"""Columns that no transition changes: a settled row is written without them."""
 
 
 class Ran(NamedTuple):
-    """The run whose outcome a change saves: what of it is not stored."""
+    """The run whose outcome a change saves, as far as the row does not store it."""
 
     seconds: float
     fault: Fault | None
-    """Why it did not succeed, if it did not."""
+    """Why the run did not succeed, if it did not."""
     raised: BaseException | None = None
-    """What the handler raised, if it ran in this process."""
+    """The exception that the handler raised, if it ran in this process."""
 
     @property
     def failed(self) -> bool:
-        """Whether code of the job raised, took too long or crashed: not if it said Failed or Retry."""
+        """Whether code of the job raised, took too long or crashed. Failed and Retry do not count."""
         return self.fault is not None and self.fault.kind in FAILURES
 
 
@@ -159,23 +161,23 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     answer: int = 0
     """The answer that the job has used up; 0 = none."""
     seeking: Row | None = None
-    """The row with which the job looks for its answer in the inbox, if not `after`: of a job that failed, the row
-    before what follows from the failure."""
+    """The row with which the job looks for its answer in the inbox, if not `after`: of a failed job, the row before the
+    consequences of the failure."""
     unused: str = ""
-    """Why the answer was of no use to the job: it stays in the inbox, for somebody to replay."""
+    """Why the job could not use the answer, which stays in the inbox, for somebody to replay."""
     ran: Ran | None = None
-    """The run that came to this, if one did."""
+    """The run with this outcome, if there was one."""
 
 
 HISTORY_LIMIT: Final = 40
-"""Entries kept on a row: the first few and the latest, with a note of how many were left out."""
+"""The most entries kept on a row: the first few and the latest, with a note of how many were left out."""
 
 
 def remember(history: str, at: int, event: str, **details: Any) -> str:
-    """The history with one more entry, within its bound, and not before the last one: another process wrote that, whose
-    clock may be ahead. An event's name needs no escaping."""
+    """The history with one more entry, within its bound. The entry is not before the last one, which another process
+    may have written, by a clock that is ahead. Names of events need no escaping."""
     if history != "[]":
-        start = history.rfind('{"at":') + 6  # in no text of an entry: there its quotes are escaped
+        start = history.rfind('{"at":') + 6  # no text in an entry has this: its quotes would be escaped
         at = max(at, int(history[start : history.index(",", start)]))
     more = f",{msgspec.json.encode(details).decode()[1:]}" if details else "}"
     entry = f'{{"at":{at},"event":"{event}"{more}'

@@ -1,4 +1,4 @@
-"""Names, keys and numbers a user gives: what is allowed, said in one sentence when it is not."""
+"""Names, keys and numbers that users give. What is not allowed is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def key(value: str) -> str:
 
 
 def tenant(value: str) -> str:
-    """The name of a daemon's tenant, to choose what is the tenant's."""
+    """The name of a tenant of a daemon, for options that choose what belongs to the tenant."""
     if not isinstance(value, str) or not value or not value.isprintable():
         raise Invalid(f"tenant must be a text that is not empty and can be printed, not {shown(value)}")
     return value
@@ -116,5 +116,5 @@ def priority(value: int) -> int:
 
 
 def throttle_factor(value: float) -> int:
-    """In thousandths of a unit."""
+    """A throttle factor in thousandths of a unit."""
     return units.thousandths(value, "throttle_factor", FACTOR_MIN, FACTOR_MAX)

@@ -1,4 +1,4 @@
-"""The options of new jobs: what a job may have of its own, whatever its type says."""
+"""The options of new jobs: what a job may set for itself, whatever its type says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hipq.job.windows import ALWAYS, Window, dump, opening
 
 
 class TickOptions(TypedDict, total=False):
-    """What the jobs of a schedule may have of their own. None = what their type says; but `retry=None` = no retry."""
+    """What a schedule may set for its jobs. None = what their type says; but `retry=None` = no retry."""
 
     priority: int | None
     """Of jobs that are due at the same time, a lower priority starts first."""
@@ -31,14 +31,14 @@ class TickOptions(TypedDict, total=False):
     timeout: float | timedelta | None
     """How long an attempt may take, from its claim to its end, its wait for an answer included."""
     lane: str | None
-    """The lane of the job, in the place of what the queue's `lane_by` says."""
+    """The lane of the job, instead of the one that the queue's `lane_by` chooses."""
     retry: Strategy | str | None
-    """What becomes of this job if it fails: `backoff(...)`, `fixed(...)`, `schedule([...])`, the name of code that is
+    """What happens if this job fails: `backoff(...)`, `fixed(...)`, `schedule([...])`, the name of code that is
     registered (`Hipq.retry_strategy`), or None for no retry."""
 
 
 class JobOptions(TickOptions, total=False):
-    """What a new job may have of its own. None = what its type says; but `retry=None` = no retry."""
+    """What a new job may set for itself. None = what its type says; but `retry=None` = no retry."""
 
     at: datetime | None
     """The time before which the job does not start, with a time zone."""
@@ -47,7 +47,7 @@ class JobOptions(TickOptions, total=False):
 
 
 def given(retry: Strategy | str | None, **options: Any) -> JobOptions:
-    """The options of new jobs that are not left out. `retry` is left out as UNSET: None is a choice."""
+    """The options of new jobs that were given. One that was not is UNSET, since None is a choice of `retry`."""
     found: JobOptions = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
     if retry is not UNSET:
         found["retry"] = retry
@@ -55,20 +55,20 @@ def given(retry: Strategy | str | None, **options: Any) -> JobOptions:
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """The options of new jobs as they are stored, with what the job type says in the place of those not given."""
+    """The options of new jobs as they are stored: those not given are taken from the job type."""
 
     priority: int
     throttle_factor: int
     timeout: float
     windows: str
     lane: str | None = None
-    """None = the queue's `lane_by` says, if it has one."""
+    """None = the queue's `lane_by` chooses, if it has one."""
     at: int | None = None
     delay: float = 0.0
     meta: str = PLAIN
 
     def start(self, now: int) -> int:
-        """When a job may start that is added now."""
+        """When a job that is added now may start."""
         wanted = later(now, self.delay) if self.at is None else self.at
         return wanted if self.windows == ALWAYS else opening(self.windows, wanted)
 
@@ -85,8 +85,8 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 
 def checked(spec: Spec, options: TickOptions, trace: str = "", *, keys: str = "key") -> Checked:
-    """Once for all jobs that are added together. `trace`: the traceparent of the span in which they are. `keys`: the
-    parameter that gives them their keys."""
+    """Check the options, once for all jobs that are added together. `trace`: the traceparent of the span around that.
+    `keys`: the name of the parameter that gives the jobs their keys."""
     usual = Checked(spec.priority, spec.throttle_factor, spec.timeout, spec.windows)
     if not options and not trace:
         return usual

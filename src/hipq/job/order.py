@@ -20,9 +20,9 @@ from hipq.job.when import SECOND, seconds
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
 BEHIND: Final = "~"
-"""Sorts behind every rank."""
+"""A text that sorts after every rank."""
 _MOST_WORTH: Final = 86_400
-"""Seconds a point of priority is worth at most."""
+"""The most seconds that a point of priority is worth."""
 UNRANKED: Final = ""
 """The rank, by the database's default, of a job that another program added in plain SQL: engines give it its own."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hipq.errors import Invalid, shown
 
 UNSET: Final[Any] = object()
-"""Told apart from None, which is data too."""
+"""A default that is told apart from None, which is data too."""
 
 
 def _exitcode(value: int, hundreds: int, name: str) -> int:
@@ -44,10 +44,10 @@ class Failed(Exception):
 
 
 class Retry(Exception):
-    """Again: after `delay`, or at `at`, with other data if `data` is given.
+    """Run again: after `delay`, or at `at`; with other data, if `data` is given.
 
-    From a handler, with a time: the job goes again then, and it does not count as a failure. Without a time the
-    retry handler is asked, as for an error. From a retry handler: the job goes again.
+    From a handler, with a time: the job runs again then, and that is not a failure. Without a time its retry handler is
+    asked, as for an error. From a retry handler: the job runs again.
     """
 
     __match_args__ = ("delay", "at")
@@ -70,8 +70,8 @@ class Retry(Exception):
 
 
 class ServiceError(Exception):
-    """Raised by a handler: the service it asked could not do it. An error like any other, for the retry handler; but
-    the next try is not before `retry_after` seconds, if the service asked for that."""
+    """Raised by a handler when the service it asked could not do the work. An error like any other, for the retry
+    handler, but the next try is not before `retry_after` seconds, if the service asked for that."""
 
     def __init__(self, reason: str, *, exitcode: int = 500, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -106,8 +106,8 @@ class Wait:
 
 
 class Progress:
-    """From an answer handler: this was not the last answer, the job goes on waiting. `extend`: its time-out is so many
-    seconds from now; without it, it stays what it was."""
+    """From an answer handler: this was not the last answer, and the job goes on waiting. `extend`: its time-out is this
+    many seconds from now; without it the time-out stays."""
 
     __slots__ = ("extend",)
     __match_args__ = ("extend",)

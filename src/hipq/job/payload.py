@@ -1,5 +1,5 @@
-"""Payloads and results are JSON, checked before anything is acknowledged: what would come back as something else is
-refused. What one store would refuse, all refuse."""
+"""Payloads and results are JSON, checked before anything is acknowledged. A value that would come back changed is
+refused, and what one store would refuse, all refuse."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 
 
 def encode(data: Any, what: str = "data", codec: Codec = ANY) -> str:
-    """JSON text of this value, or one sentence saying why not; msgspec.ValidationError, if it does not fit the type of
-    the codec.
+    """The JSON of this value. Invalid, in one sentence, if it has none; msgspec.ValidationError, if it does not fit the
+    type of the codec.
 
-    What a lenient codec writes is read back, as whoever gets the data will; and where something else comes out, the
-    value is walked to find what is different.
+    What a lenient codec writes is read back, as whoever gets the data will read it. If something else comes out, the
+    value is searched for the difference.
     """
     try:
         text = codec.encode(data)
@@ -54,7 +54,7 @@ def encode(data: Any, what: str = "data", codec: Codec = ANY) -> str:
 
 
 def _check_back(data: Any, text: bytes, what: str, codec: Codec) -> None:
-    """Refuse data of which another value is read back."""
+    """Refuse data that would be read back as another value."""
     try:
         back = codec.decode(text)
     except msgspec.ValidationError:
@@ -91,7 +91,7 @@ def _walk(value: Any, what: str, depth: int) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has in the place of a value that it does not have."""
+    """What to write in place of a value that JSON does not have."""
     try:
         return msgspec.to_builtins(value)
     except (TypeError, ValueError, RecursionError):  # a msgspec.Raw
@@ -99,7 +99,8 @@ def _plain(value: Any) -> Any:
 
 
 def parse(text: str | bytes, what: str = "data") -> Any:
-    """A value from JSON a user typed: stricter than a decoder, because nobody meant a key twice."""
+    """A value from JSON that a user typed. Stricter than a decoder: a repeated key is refused, since nobody means
+    it."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8")

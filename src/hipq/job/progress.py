@@ -1,4 +1,4 @@
-"""How far a job has come, as its handler says while it runs: `job.progress(0.4, "page 4 of 10")`."""
+"""The progress of a job, as its handler reports it: `job.progress(0.4, "page 4 of 10")`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hipq.job.fault import clean
 from hipq.job.when import to_datetime
 
 MESSAGE_LIMIT: Final = 200
-"""Characters kept of a message: the beginning of a longer one."""
+"""The most characters of a message. The end of a longer one is cut off."""
 
 
 class Reported(msgspec.Struct, array_like=True, frozen=True):
-    """What a handler has said of its progress. `at`: when that was stored; 0 = it is not yet."""
+    """What a handler has reported of its progress. `at`: when that was stored; 0 = it is not yet."""
 
     fraction: float
     message: str
@@ -26,7 +26,7 @@ class Reported(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The same on its way to the store: of a job that still has this token."""
+    """A report on its way to the store, for a job that still has this token."""
 
     id: int
     token: int
@@ -36,7 +36,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class JobProgress:
-    """How far a job has come in this attempt, or in its last one. In a handler, calling it says so."""
+    """The progress of a job in its present attempt, or its last one. A handler calls it to report."""
 
     __slots__ = ("_report", "at", "fraction", "message")
 
@@ -49,8 +49,8 @@ class JobProgress:
         self._report = report
 
     def __call__(self, fraction: float, message: str = "") -> None:
-        """Say how far the job has come, as often as you like: about once a second the last word is stored. It costs
-        nothing to speak of. `message` is for people; of a longer one the first 200 characters are kept."""
+        """Report how far the job has come, as often as you like: about once a second the last report is stored, which
+        costs next to nothing. `message` is for people; its first 200 characters are kept."""
         if self._report is None:
             raise Invalid("job.progress(...) works inside a handler only; elsewhere look at job.progress.fraction")
         if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
@@ -68,5 +68,5 @@ class JobProgress:
 
 
 def in_words(fraction: float, message: str) -> str:
-    """It is 100% at the end, and not a moment before."""
+    """Progress in words. It says 100% only at the very end."""
     return f"{floor(fraction * 100 + 1e-9)}% {message}".rstrip()

@@ -1,8 +1,8 @@
-"""Retry strategies: what becomes of a failed job. Each is a function of the job and its fault that says `Retry(...)`,
-or None to give up.
+"""Retry strategies: what happens to a failed job. Each is a function of the job and its fault that returns
+`Retry(...)`, or None to give up. Any code will do; these are the common ones.
 
-Any code will do; these are the common ones. They count `job.failures`, which being given back at a shutdown or
-rescued from somebody else's crash does not raise. They are data, too, so that a job can be stored with its own.
+They count `job.failures`, which neither a shutdown nor somebody else's crash raises. They are data, too, so that a job
+can be stored with its own.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ NO_RETRY: Final = NoRetry()
 NONE: Final = "none"
 """How no retry at all is called, where a name is wanted."""
 RESERVED: Final = (NONE, "backoff", "fixed", "schedule")
-"""Names of ready-made strategies: no code is registered under them."""
+"""Names of ready-made strategies, under which no code can be registered."""
 _READY_MADE: Any = Backoff | Fixed | Schedule | NoRetry
 
 
@@ -154,7 +154,7 @@ def stored(
     retry: Strategy | str | None, registered: Mapping[str, RetryHandler], may_be_elsewhere: bool
 ) -> dict[str, Any]:
     """A job's own strategy as its `meta` has it: a ready-made one with its parameters, or the name of registered code.
-    `may_be_elsewhere`: the program that runs the job may be another, which has registered what this one has not."""
+    `may_be_elsewhere`: the job may run in another program, which has registered code that this one has not."""
     if retry is None or retry == NONE:
         retry = NO_RETRY
     if isinstance(retry, Strategy):
@@ -186,11 +186,11 @@ def in_words(own: Mapping[str, Any]) -> str:
 
 
 class NotRegistered(LookupError):
-    """A job is to be judged by code that is registered in another program."""
+    """The strategy of a job is code that only another program has registered."""
 
 
 def handler(own: Mapping[str, Any], registered: Mapping[str, RetryHandler]) -> RetryHandler:
-    """What a job's own strategy stands for."""
+    """The retry handler that a job's own strategy stands for."""
     if "registered" not in own:
         found: Strategy = msgspec.convert(own, _READY_MADE)
         return found

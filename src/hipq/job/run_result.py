@@ -27,7 +27,7 @@ class FailedRun(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Rerun(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The job is to run again: at a moment, or after a delay that begins when the result is saved."""
+    """The job is to run again: at a moment, or after a delay that begins when this is saved."""
 
     fault: Fault
     exitcode: int = 100
@@ -40,7 +40,7 @@ class Rerun(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 Chosen = Succeeded | FailedRun | Rerun
-"""What a user may choose a time-out to mean."""
+"""The outcomes that a user may choose for a time-out."""
 
 
 class Waits(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -50,7 +50,7 @@ class Waits(msgspec.Struct, frozen=True, tag=True, gc=False):
     heartbeat: float = 0.0
     on_timeout: Chosen | None = None
     is_answer_read: bool = False
-    """Whether an engine is to look at the answer although the job's type has no answer handler."""
+    """Whether an engine is to look at the answer, although the job's type has no answer handler."""
 
 
 class Progressed(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -66,13 +66,13 @@ class AnswerHandlerFailed(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class CancelHandled(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The cancel handler has run; what it raised is on record and changes nothing."""
+    """The cancel handler has run. What it raised is recorded and changes nothing."""
 
     fault: Fault | None = None
 
 
 class Edits(msgspec.Struct, frozen=True, gc=False):
-    """What a retry handler changed in its copy of a job; None = it left that alone."""
+    """What a retry handler changed in its copy of a job; None = it left that field alone."""
 
     data: str | None = None
     priority: int | None = None
@@ -109,7 +109,7 @@ class Crashed(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The job was not run to its end, through no fault of its own."""
+    """The job did not run to its end, through no fault of its own."""
 
     reason: str
     started: bool
@@ -119,7 +119,7 @@ RunResult = Chosen | Waits | Progressed | Errored | Decided | AnswerHandlerFaile
 
 
 class Forms(Protocol):
-    """How JSON is made of what a handler returns."""
+    """Turns what a handler returns into JSON."""
 
     def dump(self, data: Any, what: str) -> str: ...
 
@@ -135,7 +135,7 @@ def again(retry: Retry, forms: Forms) -> Rerun:
 
 
 def ending_of(value: Any, forms: Forms) -> RunResult:
-    """What a handler returned or raised, as an ending. A result that cannot be kept is an error like any other."""
+    """The result for what a handler returned or raised. A result that cannot be stored is an error like any other."""
     try:
         match value:
             case None:
@@ -164,7 +164,8 @@ def ending_of(value: Any, forms: Forms) -> RunResult:
 
 
 def _reason(given: Any) -> str:
-    """Why a job failed, for people to read: whatever it is, it must not become an error that is tried again."""
+    """The reason of a failure as a text: whatever it is, it must not raise an error after which the job is tried
+    again."""
     if isinstance(given, str):
         return given
     try:
@@ -192,8 +193,8 @@ def _seconds(value: float | timedelta | None, name: str) -> float:
 
 
 def answer_ending(value: Any, forms: Forms) -> RunResult:
-    """What an answer handler returned or raised. If it failed, it is called again: the answer is not lost, and the
-    request not sent again. A Retry is no failure of it."""
+    """The result for what an answer handler returned or raised. If the handler failed, it is called again: the answer
+    is not lost, and the request is not sent again. A Retry is no failure."""
     try:
         if isinstance(value, Progress):
             return Progressed(_seconds(value.extend, "Progress's extend"))

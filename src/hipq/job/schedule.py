@@ -11,19 +11,21 @@ from hipq.job.model import New
 
 OPTIONS: Final = ("priority", "throttle_factor", "timeout", "windows", "lane", "meta")
 """The settings that are columns of a schedule's jobs."""
+MISSED: Final = ("one", "all", "skip")
+"""The choices for ticks that no engine was there for: one job for all of them, one for each, or none."""
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody says about a schedule. None = nothing is said."""
+    """What the code or an operator says about a schedule. None = nothing."""
 
     expression: str | None = None
     tz: str | None = None
     data: str | None = None
     """The data of its jobs, as JSON."""
     missed: str | None = None
-    """What becomes of ticks nobody was there for: "one" job for all of them, "all" of them, or "skip" them."""
+    """One of `MISSED`."""
     overlap: bool | None = None
-    """Whether a tick adds a job while that of the tick before is not final."""
+    """Whether a tick adds a job while the job of the tick before is not final."""
     priority: int | None = None
     throttle_factor: int | None = None
     timeout: float | None = None
@@ -31,32 +33,33 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     lane: str | None = None
     meta: str | None = None
     tenant: str | None = None
-    """Whose jobs they are, in a daemon."""
+    """The tenant that the jobs belong to, in a daemon."""
 
     @property
     def said(self) -> dict[str, Any]:
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
     def over(self, other: Settings) -> Settings:
-        """This, and what `other` says about the rest."""
+        """This, with what `other` says where this says nothing."""
         return msgspec.structs.replace(other, **self.said)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What its jobs have of their own, as columns."""
+        """The settings of its jobs, as columns."""
         return {name: value for name, value in self.said.items() if name in OPTIONS}
 
 
 NOTHING: Final = Settings()
 USUAL: Final = Settings(tz="UTC", data="null", missed="one", overlap=False)
-"""What a schedule is like if nobody says anything else."""
+"""The settings of a schedule about which nobody says anything."""
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     code: Settings | None = None
     """What the code says; None = an operator has added the schedule."""
     changed: Settings = NOTHING
-    """What an operator says: of a schedule in code instead of that, of another one all there is."""
+    """What an operator says. For a schedule in code this overrides the code; for another schedule it is all there
+    is."""
     paused: bool = False
 
     @property
@@ -74,7 +77,7 @@ class Schedule(NamedTuple):
     job_type: str
     definition: Definition
     since: int
-    """Ticks count from here: when it was added or resumed, or its expression changed."""
+    """When ticks began to count: when the schedule was added or resumed, or its expression changed."""
     last: int
     """The tick that was looked at last, whether it added a job or was skipped; 0 = there was none."""
     next: int
@@ -87,7 +90,8 @@ class Schedule(NamedTuple):
         return "operator" if self.definition.code is None else "code"
 
     def key(self, tick: int) -> str:
-        """The key of a tick's job: without overlap the same for all, so that there is one live job at most."""
+        """The key of a tick's job. Without overlap all ticks have the same key, so that there is one live job at
+        most."""
         return f"cron:{self.name}@{tick}" if self.definition.in_force.overlap else f"cron:{self.name}"
 
 
@@ -108,7 +112,7 @@ class ScheduleChange(NamedTuple):
 
     @property
     def redefines(self) -> bool:
-        """Whether engines that know the schedule must look at it again: not after a mere tick."""
+        """Whether engines that know the schedule must read it again: not after a mere tick."""
         if self.before is None or self.after is None:
             return True
         return self.before[1:3] != self.after[1:3]

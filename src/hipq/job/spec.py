@@ -1,4 +1,4 @@
-"""What the engine must know of a job type: its code and its defaults."""
+"""What an engine needs to know of a job type: its code and its defaults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Handler = Callable[[Any], Any]
 AnswerHandler = Callable[[Any, "Answer"], Any]
 _OUTCOMES: Final = (Failed, Ok, Progress, Retry, Wait)
-"""What a handler returns that is not itself a result."""
+"""Values that a handler returns and that are outcomes, not results."""
 
 
 @dataclass(slots=True)
@@ -40,21 +40,21 @@ class Spec:
     fn: Handler | None = None
     retry: RetryHandler | None = None
     answered: AnswerHandler | None = None
-    """Looks at the answer of a job that waits; without it, the answer is the job's result."""
+    """Called with the answer of a job that waits. Without it, the answer is the job's result."""
     cancelled: Handler | None = None
-    """Is called when a waiting job is given up, to call off the work outside."""
+    """Called when a waiting job is given up, to cancel the work outside."""
     on_late: AnswerHandler | None = None
-    """Is called with answers that came too late."""
+    """Called with answers that came too late."""
     fence: bool = False
-    """Whether an answer that names another attempt than the job's present one is too late."""
+    """Whether an answer that names another attempt than the present one is too late."""
     timeout: float = 86_400.0
     run_timeout: float = 0.0
-    """Seconds a handler itself may execute; 0 = as long as `timeout`."""
+    """Seconds that a handler itself may run; 0 = as long as `timeout`."""
     lifetime: float = 0.0
     """Seconds from create_time after which the next error is final; 0 = no bound."""
     priority: int = 100
     throttle_factor: int = UNIT
-    """In thousandths of a unit."""
+    """What a job takes of limits, in thousandths of a unit."""
     windows: str = "[]"
     critical: bool = False
     """Whether limits neither count jobs of this type nor hold them up."""
@@ -64,35 +64,36 @@ class Spec:
     callback: Callable[[Row, float | timedelta | None], str] | None = None
     """Makes the URL by which the answer to a job can be delivered."""
     middlewares: Middlewares = NO_MIDDLEWARES
-    """Those of its app."""
+    """The middlewares of its app."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
     """Retry strategies by the names they are registered under: a job may name one as its own."""
     data: Codec = ANY
-    """Of the type in the handler's annotation: `Job[Charge]`."""
+    """Reads and writes the payload, as the handler's annotation types it: `Job[Charge]`."""
     result: Codec = ANY
-    """Of the type that the handler returns by its annotation, or its answer handler does."""
+    """Writes the result, as the annotation of the handler or of its answer handler types it."""
     answer: Codec = ANY
-    """Of the type in the answer handler's annotation: `Answer[Paid]`."""
+    """Reads the answer's data, as the answer handler's annotation types it: `Answer[Paid]`."""
 
     def load(self, text: str) -> Any:
-        """The payload as the handler wants it."""
+        """The payload as the handler gets it."""
         return self.data.decode(text)
 
     def retry_of(self, row: Row) -> RetryHandler | None:
-        """What decides about a job that failed: its own strategy or, without one, that of its type. NotRegistered, if
-        that is code of another program."""
+        """The retry handler for a failed job: that of its own strategy, else that of its type. NotRegistered, if only
+        another program has that code."""
         own = meta.load(row.meta).retry
         return self.retry if own is None else handler(own, self.strategies)
 
     def dump(self, data: Any, what: str = "data") -> str:
-        """A payload as JSON; Invalid, if the handler would get something else than this."""
+        """A payload as JSON. Invalid, if the handler would get something else than this."""
         try:
             return payload.encode(data, what, self.data)
         except msgspec.ValidationError as error:
             raise Invalid(f"{what} does not fit {self.name}'s {shown_type(self.data.type)}: {error}") from None
 
     def typed(self, data: dict[str, Any]) -> Any:
-        """A payload as the handler will see it; what does not fit yet is left for others to complete, or to refuse."""
+        """A payload as the handler will get it. One that does not fit yet is returned as it is, for others to complete
+        or refuse."""
         try:
             return self.load(self.dump(data))
         except Invalid:
@@ -109,8 +110,8 @@ class Spec:
             ) from None
 
     def dump_result(self, result: Any) -> str:
-        """A result as JSON. It need not fit the annotation: its job has done its work. Where plain JSON has no such
-        value, its type may."""
+        """A result as JSON. It need not fit the annotation, because the job has done its work; where plain JSON has no
+        such value, the annotated type may."""
         try:
             return payload.encode(result, "the result")
         except Invalid:
@@ -123,7 +124,7 @@ class Spec:
 
 
 def takes(code: Any, what: str, parameters: str) -> Any:
-    """The code, if it is code that can be called with these parameters, as "job, answer"."""
+    """Checks that the code can be called with these parameters, given as "job, answer"."""
     if not callable(code):
         raise Invalid(f"{what} must be a function that takes ({parameters}), not {shown(code)}")
     try:
@@ -137,7 +138,8 @@ def takes(code: Any, what: str, parameters: str) -> Any:
 
 
 def ends(code: Any, what: str, parameters: str) -> Any:
-    """The same for code whose end is that of a job, or decides about one: a generator is not run by calling it."""
+    """Checks the same of code that ends a job or decides about one. A generator is refused: calling it does not run
+    it."""
     takes(code, what, parameters)
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise Invalid(f"{what} is called once and returns: write return, not yield, in {_called(code)}")
@@ -189,11 +191,11 @@ def data_of(fn: Callable[..., Any], holder: type, position: int = 0) -> Codec:
 
 
 def same_job(fn: Callable[..., Any], holder: type, spec: Spec) -> None:
-    """Refuse code beside a handler that is annotated for jobs with data of another class."""
+    """Refuse code that is annotated for jobs with data of another class than the handler."""
     try:
         kind, mine = _held(fn, holder, 0), spec.data.type
     except Invalid:
-        return  # what its names mean need not be known: its job's handler says what the data is
+        return  # its annotation cannot be read; the handler's says what the data is
     if Any not in (kind, mine) and inspect.isclass(kind) and inspect.isclass(mine) and kind not in mine.__mro__:
         raise Invalid(
             f"{_called(fn)} takes a Job[{shown_type(kind)}], and the data of {spec.name} is a {shown_type(mine)}: "
@@ -213,7 +215,7 @@ def _held(fn: Callable[..., Any], holder: type, position: int) -> Any:
 def result_of(fn: Callable[..., Any]) -> Codec:
     """The codec of what a handler returns as its job's result, by its annotation; plain JSON, if that says nothing."""
     hint = getattr(fn, "__annotations__", {}).get("return")
-    if hint in (None, "None", Any):  # a handler without a result may have that of an answer
+    if hint in (None, "None", Any):  # its result may be that of its answer handler
         return ANY
     try:
         holder = types.SimpleNamespace(__annotations__={"return": hint})
@@ -227,7 +229,7 @@ def result_of(fn: Callable[..., Any]) -> Codec:
 
 
 def _hint(fn: Callable[..., Any], holder: type, position: int) -> Any:
-    """What a parameter is annotated with. Other annotations need not mean anything when the program runs."""
+    """The annotation of a parameter, as a type; None if it means nothing when the program runs."""
     try:
         given = [*inspect.signature(fn).parameters.values()][position : position + 1]
     except ValueError:

@@ -1,4 +1,5 @@
-"""The state machine, as one table, from which transitions in code, CHECKs in the database and docs/states.md derive.
+"""The state machine, as one table. The transitions in code, the CHECKs in the database and docs/states.md derive from
+it.
 
 `state` is what users see. `phase` is the step of the engine's work that the job is in.
 """
@@ -66,11 +67,11 @@ MEANING: Final[Mapping[str, str]] = {
 
 
 class IllegalTransition(AssertionError):
-    """A job was about to make a transition that the table does not have."""
+    """A job was about to make a transition that is not in the table."""
 
 
 def follow(state: str, *path: str) -> str:
-    """Follow transitions one by one and return the last state; an illegal one raises."""
+    """Follow transitions one by one and return the last state. IllegalTransition if one is not allowed."""
     for step in path:
         if step not in TRANSITIONS[state]:
             raise IllegalTransition(f"{state} -> {step} is not a legal transition")
@@ -79,7 +80,7 @@ def follow(state: str, *path: str) -> str:
 
 
 def reachable(before: str, after: str) -> bool:
-    """Whether transitions lead from one stored state to another, as an audit of the rows may see it."""
+    """Whether transitions lead from one stored state to another, for an audit that sees the rows only."""
     seen, todo = set[str](), [before]
     while todo:
         for step in TRANSITIONS[todo.pop()] - seen:
@@ -93,7 +94,7 @@ def _texts(values: tuple[str, ...]) -> str:
 
 
 def check(table: str) -> str:
-    """The CHECK of the "live" or the "final" table, as SQL that both databases take."""
+    """The CHECK of the "live" or the "final" table, as SQL for every database."""
     states = [state for state in TRANSITIONS if (state == FINAL) == (table == "final")]
     cases = []
     for state in states:

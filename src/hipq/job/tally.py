@@ -1,4 +1,4 @@
-"""What changes of jobs add to the counters of `activity`. Pure: what is counted is written with the changes."""
+"""What changes of jobs add to the counters of `activity`. Pure: the counters are written together with the changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL, RETRY, WAITI
 from hipq.job.when import SECOND
 
 TYPES: Final = 100
-"""The job types of a queue that a process counts apart in an hour, at most. A daemon's queue may have many thousands,
-and each would be a row a minute."""
+"""The most job types of a queue that a process counts apart in an hour. A daemon's queue may have many thousands, and
+each would be a row a minute."""
 _MINUTE: Final = MINUTE * SECOND
 
 Counts = dict[tuple[int, int, str], list[int]]
@@ -55,8 +55,8 @@ class _Tally:
 
 
 def tally(changes: Iterable[Change], types: CountedTypes) -> Counts:
-    """What these changes add, once they are saved. A run counts in the minute in which it started, all else in the
-    minute of its change."""
+    """What these changes add to the counters, once they are saved. A run counts in the minute in which it started,
+    everything else in the minute of its change."""
     found = _Tally(types)
     last: Row | None = None
     now, queue, counters, started = 0, 0, list[int](), list[int]()
@@ -73,13 +73,13 @@ def tally(changes: Iterable[Change], types: CountedTypes) -> Counts:
 
 def _add(change: Change, counters: list[int], started: list[int]) -> None:
     before, after = change.before, change.after
-    is_attempt = after.attempt == before.attempt  # it is not taken back
+    is_attempt = after.attempt == before.attempt  # the attempt was not taken back
     if before.phase == EXECUTING != after.phase and is_attempt:
         started[STARTED] += 1
         if change.ran:
             counters[RUN + bisect_right(BOUNDS, change.ran.seconds)] += 1
     if after.state == FINAL:
-        counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # what is no code, the database refuses
+        counters[ENDS.get(after.code, ENDS[Code.ERROR])] += 1  # the database refuses an unknown code
     elif after.state == RETRY != before.state and is_attempt:
         counters[RETRIED] += 1
     if (after.phase == ANSWERED or before.phase != EXECUTING) and (claimed := _answered_since(change)):
@@ -87,8 +87,8 @@ def _add(change: Change, counters: list[int], started: list[int]) -> None:
 
 
 def _differs(job: Row, last: Row) -> bool:
-    """Whether a job is counted in other places than the one before. Mostly jobs of one type that were claimed together
-    are: then each of them costs a few comparisons."""
+    """Whether a job belongs to other counters than the one before. Jobs that were claimed together mostly have one
+    type: then each of them costs a few comparisons."""
     return (
         job.deadline != last.deadline
         or job.job_type != last.job_type
@@ -98,13 +98,13 @@ def _differs(job: Row, last: Row) -> bool:
 
 
 def _answered_since(change: Change) -> int:
-    """If the change gives its job an answer: when the job was claimed to send the request. 0 = it does not."""
+    """When the job was claimed to send its request, if this change gives it an answer; 0 = it does not."""
     before, after = change.before, change.after
     if after.phase == ANSWERED:
         if before.phase == WAITING and waiting.load(before.wait).tries:
-            return 0  # it looks at the answer that it has once more
+            return 0  # it looks once more at the answer that it has
         if before.phase == ANSWERED and not change.answer:
             return 0  # nobody has looked at it
         return waiting.since(before)
-    is_result = after.state == FINAL and change.event == JobEvent.OK  # of a job without an answer handler
+    is_result = after.state == FINAL and change.event == JobEvent.OK  # the answer of a job without an answer handler
     return waiting.since(before) if is_result and before.phase not in (EXECUTING, ANSWERED, CANCELLING) else 0

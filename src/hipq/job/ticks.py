@@ -1,4 +1,4 @@
-"""What moves a cron schedule: a definition that is new or another one, a tick, a clock that was set back. Pure."""
+"""The changes of a cron schedule: a definition that is new or different, a tick, a clock that was set back. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from hipq.job.schedule import NOTHING, DeclaredSchedule, Definition, Schedule, S
 from hipq.job.when import SECOND
 
 SET_BACK: Final = 86_400 * SECOND
-"""A schedule that is further ahead than this is of a clock that was wrong: it begins anew. Up to then the ticks between
-now and its last one were added already: by this clock before it was set back, or by a process whose clock is ahead."""
+"""Microseconds. A schedule whose last tick is further ahead than this was moved by a wrong clock, and begins anew. If
+it is less, the ticks between now and then were added already: by this clock before it was set back, or by a process
+whose clock is ahead."""
 LATE: Final = 60 * SECOND
-"""A tick found later than this was missed: nobody was there."""
+"""Microseconds after which a tick that was not added counts as missed: no engine was there."""
 
 
 def cron_of(definition: Definition) -> Cron:
@@ -25,15 +26,15 @@ def cron_of(definition: Definition) -> Cron:
 
 
 def begun(name: str, job_type: str, definition: Definition, now: int) -> Schedule:
-    """A schedule that is new: it begins with its next tick."""
+    """A new schedule, which begins with its next tick."""
     following = 0 if definition.paused else after(cron_of(definition), now)
     return Schedule(name, job_type, definition, now, 0, following)
 
 
 def redefined(schedule: Schedule, definition: Definition, now: int, job_type: str = "") -> Schedule:
-    """Another definition. If its ticks are others (or are no longer paused), they count from now: of those that were
-    before, as other expressions or a pause have it, none comes late. Nor does one come twice where the clock was set
-    back: they count from the last one that was looked at, if that is later."""
+    """A schedule with another definition. If its ticks change, or are no longer paused, they count from now, so that
+    none of an earlier time is added late. Nor is one added twice where the clock was set back: ticks count from the
+    last one that was looked at, if that is later."""
     made = schedule._replace(definition=definition, job_type=job_type or schedule.job_type)
     if (cron_of(definition), definition.paused) == (cron_of(schedule.definition), schedule.definition.paused):
         return made
@@ -42,17 +43,17 @@ def redefined(schedule: Schedule, definition: Definition, now: int, job_type: st
 
 
 def due(schedule: Schedule, now: int, most: int) -> list[int]:
-    """The ticks to look at, of a schedule whose next one is due: the latest, or, where all are wanted, the first."""
+    """The ticks to look at, of a schedule that is due: the latest or, where all are wanted, the first ones."""
     cron, before = cron_of(schedule.definition), schedule.next - 1
     if schedule.definition.in_force.missed == "all":
         found = between(cron, before, now, most)
     else:
         found = [latest(cron, before, now)]
-    return [*filter(None, found)] or [schedule.next]  # which the rules of its time zone, as they are now, do not have
+    return [*filter(None, found)] or [schedule.next]  # if its zone's rules have changed, it may be gone
 
 
 def wanted(schedule: Schedule, ticks: Sequence[int], now: int) -> list[int]:
-    """Those of these ticks that add a job."""
+    """Which of these ticks add a job."""
     skips = schedule.definition.in_force.missed == "skip"
     return [tick for tick in ticks if not skips or now - tick <= LATE]
 
@@ -62,7 +63,7 @@ def ticked(schedule: Schedule, tick: int) -> Schedule:
 
 
 def is_ahead(schedule: Schedule, now: int) -> bool:
-    """It is of a clock that was wrong."""
+    """Whether a wrong clock has moved the schedule."""
     return schedule.next > 0 and max(schedule.since, schedule.last) > now + SET_BACK
 
 
@@ -73,9 +74,9 @@ def anew(schedule: Schedule, now: int) -> Schedule:
 def published(
     declared: Sequence[DeclaredSchedule], there: Mapping[str, Schedule], now: int
 ) -> Iterator[ScheduleChange]:
-    """What is to be written so that the database says what this program's code says, and beside it what operators said
-    instead. A schedule that an operator had added under the name of one in code becomes that, changed by the operator;
-    unless it was for another job type."""
+    """The writes after which the database has what this program's code says, beside what operators said. A schedule
+    that an operator had added under a name that is now in code becomes that, changed by the operator, unless it was for
+    another job type."""
     for name, job_type, settings in declared:
         found = there.get(name)
         if found is None:

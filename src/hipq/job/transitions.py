@@ -18,7 +18,7 @@ from hipq.job.when import later
 from hipq.job.windows import opening
 
 CRASHES_ALLOWED = 3
-"""How often a job without a retry handler may crash before it is final; other code of a job than its handler, too."""
+"""How many crashes of its own end a job without a retry handler; also of a job whose other code crashes."""
 CRASH_PAUSES = (5.0, 30.0)
 """Seconds until the next try after the first and the second crash of a job without a retry handler."""
 
@@ -38,7 +38,8 @@ def refused(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
 
 
 def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = JobEvent.ERROR) -> Row:
-    """The job failed, and its retry handler gets this copy. It had a run of its own, so it is a suspect no longer."""
+    """The job has failed: the copy that its retry handler gets. It had a run of its own, so it is no longer a
+    suspect."""
     return replace(
         row,
         state=follow(row.state, ERROR), phase=DECIDING, owner=0, held=0, token=row.token + 1,
@@ -48,7 +49,8 @@ def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = JobEve
 
 
 def edited(row: Row, edits: Edits) -> Row:
-    """An errored job with what its retry handler changed in its copy. No transition: the verdict is saved with it."""
+    """A failed job with the changes that its retry handler made to its copy. No transition: they are saved with the
+    verdict."""
     return replace(
         row,
         job_data=row.job_data if edits.data is None else edits.data,
@@ -58,17 +60,17 @@ def edited(row: Row, edits: Edits) -> Row:
 
 
 def gave_up(row: Row, fault: Fault, now: int) -> Row:
-    """An errored job that its retry handler, or the lack of one, ends."""
+    """A failed job that its retry handler, or the lack of one, ends."""
     return _ended(row, fault, row.code, row.exitcode, now, JobEvent.GAVE_UP, FINAL)
 
 
 def retried(row: Row, again: Rerun, order: Order, now: int) -> Row:
-    """An errored job whose retry handler wants another run."""
+    """A failed job whose retry handler wants another run."""
     return _ready_again(row, Fault.load(row.error), again.when(now), order, now, RETRY, data=again.data)
 
 
 def asked_again(row: Row, again: Rerun, order: Order, now: int) -> Row:
-    """The handler itself asked for another run: not a failure."""
+    """The handler asked for another run, which is not a failure."""
     row = replace(row, code=Code.RETRY, exitcode=again.exitcode, crashes=0)
     return _ready_again(row, again.fault, again.when(now), order, now, ERROR, RETRY, data=again.data)
 
@@ -80,7 +82,7 @@ def outlived(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
 
 
 def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
-    """The job goes back to its place in the queue at no cost; a run that never started is not an attempt."""
+    """The job goes back to its place in the queue at no cost. A run that never started is not an attempt."""
     if _looked_at(row):
         return replace(row, owner=0, token=row.token + 1, update_time=now)
     return replace(
@@ -90,8 +92,8 @@ def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
 
 
 def rescued(row: Row, now: int) -> Row:
-    """The job's engine is gone. Whether the job ran is not known, so its attempt stays; it is a suspect from now on.
-    What is other code than its handler is not run often enough for a process to be shared: that runs alone."""
+    """The job's engine is gone. Nobody knows whether the job ran, so the attempt counts, and the job is a suspect from
+    now on. Code other than its handler runs alone in a process: it is too rare to share one."""
     if _looked_at(row):
         return replace(given_back(row, "", False, now), crashes=max(row.crashes, ALONE))
     fault = Fault(FaultKind.RESCUED, f"engine {row.owner} lost its lease while it had this job")
@@ -99,17 +101,17 @@ def rescued(row: Row, now: int) -> Row:
 
 
 def suspected(row: Row, fault: Fault, now: int) -> Row:
-    """The process that ran the job died, but had run other jobs before, which may have caused that. So the crash costs
-    the job nothing, and its code runs alone from now on."""
+    """The process that ran the job died, but other jobs had used it before, and one of them may have caused that. So
+    the crash costs the job nothing, and its code runs alone from now on."""
     if _looked_at(row):
         return replace(given_back(row, "", False, now), crashes=max(row.crashes, ALONE))
     return replace(_back(row, fault, now, JobEvent.CRASHED), crashes=max(row.crashes, ALONE))
 
 
-def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
-    """The handler killed a process in which it was alone: an error, and the job goes on running alone. `judged`: it has
-    a retry handler, which counts failures as it likes; without one, the crashes are counted."""
-    crashes = 1 + (ALONE if judged else max(row.crashes, ALONE))
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, has_retry_handler: bool) -> Row:
+    """The handler killed a process in which it was alone: an error, and the job goes on running alone. A retry handler
+    decides by the failures; where there is none, the crashes are counted."""
+    crashes = 1 + (ALONE if has_retry_handler else max(row.crashes, ALONE))
     return replace(errored(row, fault, exitcode, now, JobEvent.CRASHED), crashes=crashes)
 
 
@@ -158,17 +160,18 @@ def to_next_window(row: Row, order: Order, now: int) -> Row:
 
 
 def deferred(row: Row, until: int, order: Order, now: int) -> Row:
-    """The queue's throttler says later."""
+    """The queue's throttler has deferred the job."""
     return _postponed(row, opening(row.time_windows, until), order, now, JobEvent.DEFERRED)
 
 
 def parked(row: Row, now: int) -> Row:
-    """The queue's throttler says not now. The job keeps its place, and the throttler is asked about it again."""
+    """The queue's throttler has not admitted the job now. The job keeps its place, and the throttler is asked about it
+    again."""
     return replace(row, phase=states.PARKED, token=row.token + 1, update_time=now)
 
 
 def rejected(row: Row, reason: str, now: int) -> Row:
-    """The queue's throttler says never. No handler ran: `attempt` stays."""
+    """The queue's throttler has rejected the job. No handler ran, so `attempt` stays."""
     path = (RUNNING, ERROR, FINAL)
     return _ended(row, Fault(FaultKind.REJECTED, reason), Code.FAILED, 403, now, JobEvent.REJECTED, *path)
 
@@ -199,8 +202,8 @@ def changed(row: Row, order: Order, now: int, *, at: int | None = None, priority
 
 
 def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
-    """What a store's claim, in SQL, makes of a ready row, or of one that waits for other code than its handler. The
-    model of it: the contract suite compares every store with this."""
+    """What a store's claim makes, in SQL, of a ready row, or of one that waits for other code than its handler. This is
+    the model of it: the contract suite compares every store with it."""
     if _looked_at(row):
         return replace(row, owner=owner, token=row.token + 1, update_time=now)
     return replace(
@@ -213,7 +216,7 @@ def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
 
 
 def _looked_at(row: Row) -> bool:
-    """Whether an engine that has claimed the job runs not its handler, but another piece of its code."""
+    """Whether the engine that has claimed the job runs other code of it than its handler."""
     return row.state == ERROR or row.phase in (states.ANSWERED, states.CANCELLING)
 
 

@@ -1,4 +1,4 @@
-"""The options of a job type: what holds for all of its jobs, and for the code that works on them."""
+"""The options of a job type: they apply to all of its jobs, and to the code that works on them."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from hipq.job.windows import Window, dump
 
 
 class TypeOptions(TypedDict, total=False):
-    """What a job type may have of its own; see `Spec` for what it has otherwise."""
+    """What a job type may set. See `Spec` for the defaults."""
 
     timeout: float | timedelta
-    """How long an attempt may take, from its claim to its end, its wait for an answer included; 24 hours."""
+    """How long an attempt may take, from its claim to its end, including its wait for an answer. Default: 24 hours."""
     run_timeout: float | timedelta | None
-    """How long the handler's own code may run; as long as `timeout`."""
+    """How long the handler's own code may run. Default: as long as `timeout`."""
     lifetime: float | timedelta | None
-    """How long all attempts may take together, from when the job is added: an error after that is final. No bound."""
+    """How long all attempts may take together, from when the job is added: an error after that is final. Default: no
+    bound."""
     priority: int
-    """Of jobs that are due at the same time, a lower priority starts first; 100."""
+    """Of jobs that are due at the same time, a lower priority starts first. Default: 100."""
     throttle_factor: float
-    """How many units of the queue's limits each job takes; 1."""
+    """How many units of the queue's limits each job takes. Default: 1."""
     windows: Iterable[Window]
-    """When jobs may start, `[window("22:00", "05:00", tz="Europe/Rome")]`; at any time."""
+    """When jobs may start: `[window("22:00", "05:00", tz="Europe/Rome")]`. Default: at any time."""
     retry: RetryHandler | None
-    """What becomes of a job that failed: `backoff(...)`, `fixed(...)`, `schedule([...])` or a function. Without it an
-    error is final."""
+    """What happens to a failed job: `backoff(...)`, `fixed(...)`, `schedule([...])` or a function. Default: an error is
+    final."""
     critical: bool
-    """Limits neither count these jobs nor hold them up, nor does a throttler."""
+    """Whether limits and throttlers neither count these jobs nor hold them up."""
     process: bool
-    """The handler runs in a process of its own, which can be killed when its time is over."""
+    """Whether the handler runs in a process of its own, which can be killed when its time is over."""
     fence: str | None
-    """"attempt": an answer that names another attempt than the job is at is too late."""
+    """"attempt": an answer that names another attempt than the present one is too late."""
     on_late: AnswerHandler | None
-    """A function that is shown answers which came too late; `@charge.on_late` sets it, too."""
+    """A function that is shown answers which came too late. `@charge.on_late` sets it, too."""
 
 
 def _fence(value: str) -> bool:
@@ -77,7 +78,7 @@ def settings(options: TypeOptions) -> dict[str, Any]:
 
 
 def set_handler(spec: Spec, fn: Handler, given: Mapping[str, Any]) -> None:
-    """The type's jobs are worked on by this function, by these settings."""
+    """Set the function that works on the type's jobs, and its settings."""
     if spec.fn is not None:
         raise Invalid(f"queue {spec.queue} has a handler for {spec.name} already")
     data = data_of(ends(fn, "a handler", "job"), Job)

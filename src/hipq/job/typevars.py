@@ -1,4 +1,4 @@
-"""The types that a job type is made of. A type checker takes both for Any where a program does not say them."""
+"""The type variables of a job type. A type checker takes them for Any where a program does not say them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     A = TypeVar("A", default=Any)
     """The type of an answer's data."""
     H = TypeVar("H", default=Any)
-    """What a handler returns whose result nobody looks at."""
+    """What a handler returns if nobody looks at its result."""
     V = TypeVar("V", bound=Retry | Failed | None)
     """What a retry handler returns."""
 else:

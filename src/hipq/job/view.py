@@ -1,5 +1,5 @@
-"""`Job`: a job as its handler and its owner see it. The row underneath never changes; what a retry handler changes in
-its copy is in `edits_of`."""
+"""`Job`: a job as its handler and its owner see it. The row underneath never changes; `edits_of` has what a retry
+handler changed in its copy."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ Chain = Callable[[Any, Any, dict[str, Any]], None]
 
 
 class Wanted(Protocol):
-    """The run of a handler, as far as the job it works on sees it."""
+    """The run of a handler, as far as the job in it needs it."""
 
     @property
     def abandoned(self) -> bool: ...
 
     @property
     def reported(self) -> Reported | None:
-        """What it has said of its progress last."""
+        """The last progress that was reported."""
 
     def traceparent(self) -> str:
-        """Of the span it runs in at this moment; "" = it is not traced."""
+        """The traceparent of the current span; "" = the run is not traced."""
 
     def report(self, reported: Reported) -> None:
-        """It says how far it has come."""
+        """Report progress."""
 
     def sends(self, where: str) -> None:
-        """It is about to send a request."""
+        """Note that a request is about to be sent."""
 
     def heartbeat(self) -> None:
-        """It says that it is alive."""
+        """Send a heartbeat."""
 
 
 class Looking(Protocol):
-    """Looks for what a job in a list does not have with it."""
+    """Reads what a job from a list lacks."""
 
     def row(self, job_id: int) -> Row:
-        """The whole row, with what the job carries: that may be large."""
+        """The whole row, with its payload, which may be large."""
 
     def progress(self, row: Brief) -> Reported | None:
-        """What its handler has said of its progress."""
+        """The progress that its handler has reported."""
 
 
 _UNREAD: Any = object()
@@ -92,7 +92,7 @@ class Job(Generic[T]):
 
     @property
     def _carried(self) -> Row:
-        """The row with its payload, result and history: as they are when the first of them is asked for."""
+        """The row with its payload, result and history, as they are when the first of them is asked for."""
         if self._whole is None:
             assert self._look is not None
             self._whole = self._look.row(self._row.id)
@@ -100,21 +100,23 @@ class Job(Generic[T]):
 
     @property
     def cancelled(self) -> bool:
-        """Inside a handler: nobody waits any more for what it comes to. Its job was cancelled, or took longer than it
-        may, or was taken by another engine. Long work in a thread looks at this now and then, and ends if it is so; a
-        task is cancelled, and a process gets a signal."""
+        """Inside a handler: whether nobody waits for its result any more. The job was cancelled, took longer than it
+        may, or was taken by another engine. Long work in a thread should look at this now and then, and end if it is
+        true; a task is cancelled, and a process gets a signal."""
         return self._run is not None and self._run.abandoned
 
     @property
     def progress(self) -> JobProgress:
-        """How far it has come in this attempt, or in its last one: `fraction`, `message` and `at`, read when this is
-        asked for. Its handler says so: `job.progress(0.4, "page 4 of 10")`. Nothing is kept once the job has ended."""
+        """How far the job has come in its present attempt, or its last one: `fraction`, `message` and `at`, read when
+        this is asked for. Its handler reports it: `job.progress(0.4, "page 4 of 10")`. Nothing is kept once the job has
+        ended."""
         if self._run is not None:
             return JobProgress(self._run.reported, self._run.report)
         return JobProgress(self._look.progress(self._row) if self._look else None)
 
     def heartbeat(self) -> None:
-        """Inside a handler: it is at work. Its `run_timeout` counts from now; its `timeout` goes on."""
+        """Inside a handler: say that it is at work. Its `run_timeout` counts from now; its `timeout` does not
+        change."""
         if self._run is None:
             raise Invalid("job.heartbeat() works inside a handler only")
         self._run.heartbeat()
@@ -201,8 +203,8 @@ class Job(Generic[T]):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What happened to it, oldest first; `at` and `scheduled` are datetimes. What another program wrote, and nobody
-        can read, is an entry `unreadable`."""
+        """What happened to the job, oldest first; `at` and `scheduled` are datetimes. An entry that another program
+        wrote, and that cannot be read, is called `unreadable`."""
         return [
             {name: to_datetime(value) if name in ("at", "scheduled") else value for name, value in entry.items()}
             for entry in entries_of(self._carried.history)
@@ -210,8 +212,8 @@ class Job(Generic[T]):
 
     @property
     def traceparent(self) -> str:
-        """What a request says of the trace it belongs to, in its header of that name; "" = there is none. Inside a
-        handler that is traced it names the span of this moment, else the one in which the job was added."""
+        """The header `traceparent` for a request; "" = there is none. Inside a handler that is traced it names the
+        current span, else the one in which the job was added."""
         return (self._run.traceparent() if self._run is not None else "") or traceparent_in(self._carried.meta)
 
     @property
@@ -235,7 +237,7 @@ class Job(Generic[T]):
 
     @property
     def throttle_factor(self) -> Number:
-        """How many units it counts as where its queue has limits."""
+        """How many units it takes where its queue has limits."""
         return number(self._row.throttle_factor)
 
     timeout = column("timeout", float)
@@ -244,7 +246,7 @@ class Job(Generic[T]):
 
     @property
     def time_windows(self) -> list[Any]:
-        """When on the clock it may start; none for any time, or if another program wrote what cannot be read."""
+        """The windows in which it may start. None = at any time, or another program wrote what cannot be read."""
         try:
             windows.load(self._row.time_windows)
         except Invalid:
@@ -266,7 +268,7 @@ class Job(Generic[T]):
 
     @property
     def deadline(self) -> datetime | None:
-        """When its time-out strikes, while it runs."""
+        """When its time-out is over, while it runs."""
         return to_datetime(self._row.deadline) if self._row.deadline else None
 
     @property
@@ -282,7 +284,7 @@ class Job(Generic[T]):
 
 
 def sends(job: Job[Any], where: str) -> None:
-    """The handler of the job is about to send a request there: its history says so."""
+    """Note in the history that the handler is about to send a request there."""
     if job._run is not None:
         job._run.sends(where)
 

@@ -15,7 +15,7 @@ from hipq.job.waiting import Waiting
 from hipq.job.when import later
 
 LONGEST_PAUSE = 300.0
-"""Seconds between two calls of an answer handler that fails, at most."""
+"""The most seconds between two calls of an answer handler that fails."""
 
 
 def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
@@ -32,7 +32,7 @@ def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
 
 
 def progressed(row: Row, extend: float, now: int) -> Row:
-    """The job has looked at an answer that was not the last one: a sign of life (cases 12 and 13)."""
+    """The job has looked at an answer that was not the last one: a heartbeat (cases 12 and 13)."""
     wait = waiting.load(row.wait).anew()
     return _waits(row, replace(wait, until=later(now, extend)) if extend else wait, now, JobEvent.PROGRESS)
 
@@ -42,7 +42,7 @@ def answered(row: Row, now: int) -> Row:
     against no limit, since it gave back what it held when it failed."""
     path = {RUNNING: (), ERROR: (RETRY, RUNNING), RETRY: (RUNNING,)}[row.state]
     wait = waiting.load(row.wait).anew()
-    if row.phase != WAITING:  # its time was over: unless this is the last answer, it has as long again
+    if row.phase != WAITING:  # its time was over: if more answers are to come, it has as long again
         wait = replace(wait, until=later(now, row.timeout), cause=None)
     return replace(
         row,
@@ -87,12 +87,12 @@ def answer_given_up(row: Row, fault: Fault, now: int) -> Row:
     )
 
 
-def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, has_retry_handler: bool) -> Row:
     """The answer handler took its process down: the job looks at its answer again after a pause, alone in a process.
     After `CRASHES_ALLOWED` such crashes that is an error of the job."""
     crashes = max(row.crashes, ALONE) + 1
     if row.crashes_counted + 1 >= transitions.CRASHES_ALLOWED:
-        return transitions.crashed(row, fault, exitcode, now, judged)
+        return transitions.crashed(row, fault, exitcode, now, has_retry_handler)
     return replace(unread(row, fault, now), crashes=crashes)
 
 

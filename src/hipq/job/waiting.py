@@ -1,4 +1,4 @@
-"""What a job's row remembers of its wait, in its column `wait`: how long, and what an answer or silence means."""
+"""What a job's row remembers of its wait, in its column `wait`: how long, and what an answer, or none, means."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hipq.job.when import SECOND, later
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     until: int = 0
-    """The hard time-out, whatever signs of life there are."""
+    """The time-out that no heartbeat moves."""
     heartbeat: float = 0.0
-    """The most seconds between two signs of life (case 13); 0 = none are asked for."""
+    """The most seconds between two heartbeats (case 13); 0 = none are asked for."""
     on_timeout: Chosen | None = None
-    """The outcome that silence means (case 18); None = an error."""
+    """The outcome if no answer comes (case 18); None = an error."""
     direct: bool = False
     """Whether the job has no answer handler, so that its answer is its result and ends it at once."""
     calls_off: bool = False

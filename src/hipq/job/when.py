@@ -1,4 +1,4 @@
-"""Moments and durations: what a user writes, as whole microseconds. Refuses what no store could keep."""
+"""Moments and durations: what users write, as whole microseconds. What no store could keep is refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def later(now: int, delay: float) -> int:
 
 
 def to_datetime(micros: int) -> datetime:
-    """What another program wrote, and no calendar has, is the nearest moment that hipq knows."""
+    """A moment as a datetime. One that another program wrote and no calendar has becomes the nearest that hipq
+    knows."""
     return _EPOCH + timedelta(microseconds=min(max(micros, 0), LATEST))
 
 

@@ -1,4 +1,4 @@
-"""`Why`: what `app.why` says of a job. How it is found out is in `hipq.engine.why`."""
+"""`Why`: what `app.why` returns for a job. `hipq.engine.why` finds it out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hipq.job import states
 
 
 class Reason:
-    """Why a job does not run now: words that stay the same. Some are the phase that the job is in."""
+    """The reasons why a job does not run now: names that do not change. Some are those of the phase that the job is
+    in."""
 
     FINAL: Final = states.FINAL
     EXECUTING: Final = states.EXECUTING
@@ -40,7 +41,7 @@ class Why(msgspec.Struct, frozen=True):
     """Why a job does not run now, or what it is doing."""
 
     reason: str
-    """One of `Reason`, or what a limit of somebody else's gives as its `reason`."""
+    """One of `Reason`, or the `reason` of a limit that users have written."""
     sentence: str
     details: dict[str, Any]
     """The facts: what JSON can have, and datetimes."""

@@ -98,7 +98,8 @@ def opening(text: str, at: int) -> int:
 
 
 class _Week(NamedTuple):
-    """The windows of one zone: every week of the wall clock is the same, whatever the clock then does."""
+    """The windows of one time zone, as one week of its wall clock: every week is the same, whatever the clock then
+    does."""
 
     zone: tzinfo
     edges: tuple[int, ...]
@@ -106,7 +107,8 @@ class _Week(NamedTuple):
 
 
 def _formed(start: str | time, end: str | time, tz: str, days: Iterable[str] | None) -> Window:
-    """All that can be checked without a time zone database: stored windows are shown even where theirs is missing."""
+    """Checks all that can be checked without a time zone database: stored windows are shown even where their zone is
+    missing."""
     start, end = _clock(start, "start"), _clock(end, "end")
     if start == end:
         raise Invalid(f'a window from {start} to {end} has no length; all day is "00:00" to "24:00"')
@@ -202,7 +204,7 @@ def _offset(zone: tzinfo, second: int) -> int:
 
 
 def _wait(edges: tuple[int, ...], local: int) -> int:
-    """Seconds until the windows are open, on a clock that nobody changes."""
+    """Seconds until the windows open, on a clock that nobody changes."""
     second = (local + _THURSDAY) % _WEEK
     passed = bisect_right(edges, second)
     if passed % 2:
@@ -211,7 +213,8 @@ def _wait(edges: tuple[int, ...], local: int) -> int:
 
 
 def _opening(week: _Week, second: int) -> int:
-    """Ends: a clock that stays as it is for a week opens every window, and no zone changes its clock every week."""
+    """The moment at which one of the windows is open next. This search ends: a clock that is not changed for a week
+    opens every window, and no zone changes its clock every week."""
     while True:
         offset = _offset(week.zone, second)
         hoped = second + _wait(week.edges, second + offset)
@@ -222,7 +225,8 @@ def _opening(week: _Week, second: int) -> int:
 
 
 def _change(zone: tzinfo, offset: int, after: int, until: int) -> int | None:
-    """The first second in (after, until] with another offset. Day by day: no zone has changed twice within six."""
+    """The first second in (after, until] with another offset from UTC. Searched day by day: no zone has changed twice
+    within six days."""
     while after < until:
         probe = min(after + _DAY, until)
         if _offset(zone, probe) != offset:

@@ -22,23 +22,23 @@ from hipq.limits.rules import AnyLimit, Rules
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a queue's row keeps from claim to claim."""
+    """What a queue's row remembers from claim to claim."""
 
     rates: Mapping[str, StartLog] = {}
-    """What has started, by the microseconds of a rate's span."""
+    """The log of starts, by the span of each rate in microseconds."""
     passed: dict[str, tuple[int, int, int]] = {}
-    """By pool: the job that others pass, the units that have passed it, and when a claim of its type last met it."""
+    """By pool: the job that others pass, the units that have passed it, and when a claim for its type last met it."""
 
 
 class Refusal(NamedTuple):
-    """Why a job does not start now."""
+    """Why a limit does not let a job start."""
 
     pool: Pool
     """The pool that has no room."""
     again: int = 0
     """When to ask again; 0 = when something changes."""
     behind: int = 0
-    """The job that this one may not pass any more; 0 = it does not fit the pool."""
+    """The job that this one may no longer pass; 0 = this one does not fit the pool."""
 
 
 _decoder = msgspec.json.Decoder(Remembered)
@@ -47,11 +47,11 @@ FRESH: Final = 10_000_000
 """Microseconds for which claims of other types wait for a job that a claim of its own type has met."""
 UNLIMITED: Final = 1 << 62
 MOST_REMEMBERED: Final = 200
-"""Pools in `Remembered.passed`, at most: there may be one a lane. Those that most units have passed are kept."""
+"""The most pools in `Remembered.passed`: there may be one per lane. Those that most units have passed are kept."""
 
 
 def passed_in(memory: str) -> list[int]:
-    """The jobs that others pass, as the queue remembers."""
+    """The jobs that others pass, as the queue remembers them."""
     return [job_id for job_id, _, _ in _decoder.decode(memory).passed.values()]
 
 
@@ -103,19 +103,20 @@ class Admission:
 
     @property
     def room(self) -> int:
-        """About how many jobs the limits of the whole queue leave room for, if each takes a unit."""
+        """About how many jobs the limits of the whole queue leave room for, if each takes one unit."""
         return min((max(pool.cap - pool.used, 0) // UNIT for pool in self._whole), default=UNLIMITED)
 
     @property
     def full(self) -> bool:
-        """Nothing that counts can start."""
+        """Whether no job that counts can start."""
         blocked = [pool for pool in self._whole if pool.full]
         for pool in blocked:
             self._refuse(self._later(pool, 1))
         return bool(blocked)
 
     def admits(self, job_type: str, lane: str, factor: int, place: tuple[str, int]) -> bool:
-        """Whether this job starts. Asked in the order of the queue: what is refused now fits no more in this claim."""
+        """Whether this job starts. Jobs are asked about in the order of the queue: a job that is refused now will not
+        fit later in this claim."""
         if job_type in self._critical:
             return True
         refusal = self.refusal(lane, factor, place)
@@ -146,8 +147,8 @@ class Admission:
         return None
 
     def memory(self) -> str:
-        """What the next claim must know; the same text if nothing changed. A job that others pass is remembered until
-        another job takes its place: this claim may not have come as far, or be for other types."""
+        """What the next claim must know: the same text, if nothing has changed. A job that others pass is remembered
+        until another job takes its place: this claim may not have come as far, or be for other types."""
         pools, passed = self._by_name.values(), dict(self._passed)
         for pool in pools:
             if pool.came:
@@ -156,8 +157,9 @@ class Admission:
                 passed[pool.name] = (pool.heavy[1], pool.passed, self._met_at(pool.name, pool.heavy[1]))
         return self._remember(remembered(self._before.rates, pools, self._now), passed)
 
-    def glimpsed(self) -> str:
-        """The same where nothing starts although it was admitted: which jobs were met, but not which passed them."""
+    def memory_after_look(self) -> str:
+        """What the next claim must know if nothing starts although it was admitted: which jobs were met, but not which
+        jobs passed them."""
         passed = dict(self._passed)
         for pool in self._by_name.values():
             if pool.heavy:
@@ -171,8 +173,8 @@ class Admission:
         return self.unchanged if found == self._before else msgspec.json.encode(found).decode()
 
     def _pass(self, pool: Pool, place: tuple[str, int]) -> None:
-        """Jobs behind this one pass it. The count of units goes on if another job was passed before: engines that have
-        other types come to other jobs first, and must not begin anew with each of them."""
+        """Let the jobs behind this one pass it. The count of units goes on if another job was passed before: engines
+        with other types come to other jobs first, and must not begin a new count with each of them."""
         if pool.came and self._ahead.get(pool.name, (None, 0))[0] == place:
             return  # it has started
         if pool.heavy is None:
@@ -186,7 +188,8 @@ class Admission:
         return before if job_id == known and pool in self._ahead else self._met(before)
 
     def _met(self, before: int) -> int:
-        """Now, as the moment at which a job was met. Not to the microsecond, or every claim would have to write it."""
+        """The present as a moment at which a job was met: not to the microsecond, or every claim would have to write
+        it."""
         return before if 0 <= self._now - before < FRESH // 4 else self._now
 
     def _refuse(self, refusal: Refusal) -> None:

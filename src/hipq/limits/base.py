@@ -1,8 +1,8 @@
 """What every limit of a queue says about itself, so that claims, `why` and the command line need not know its kind.
 
 A limit is one file: a subclass of `BaseLimit` and the function by which users make one. `AnyLimit` in
-`hipq.limits.rules` lists the limits that can be stored. A limit tells jobs apart by their lanes only, since that is how
-stores sum up what jobs hold: one that goes by anything else needs changes to `held.sql`, `Usage` and `Admission`. All
+`hipq.limits.rules` lists the limits that can be stored. A limit tells jobs apart by their lanes only, since stores sum
+up by lane what jobs hold: one that goes by anything else needs changes to `held.sql`, `Usage` and `Admission`. All
 counts here are whole thousandths of units.
 """
 
@@ -26,7 +26,7 @@ StartLog = list[list[int]]
 
 
 class Usage(NamedTuple):
-    """What counts against the limits of a queue at one moment."""
+    """What is used of the limits of a queue at one moment."""
 
     held: Mapping[str, int]
     """The units that jobs hold, by lane."""
@@ -45,12 +45,12 @@ class BaseLimit(msgspec.Struct, frozen=True):
     reason: ClassVar[str] = Reason.LANE_FULL
     """The `reason` in `why` of a job for which this limit has no room."""
     of_whole_queue: ClassVar[bool] = False
-    """All jobs of the queue count in one pool, whatever their lane. `applies` must be True for every lane: claims do
-    not ask it."""
+    """Whether all jobs of the queue count in one pool, whatever their lane. `applies` must be True for every lane:
+    claims do not ask it."""
     counts_starts: ClassVar[bool] = False
-    """Jobs take units when they start, and do not give them back when they end."""
+    """Whether jobs take units when they start, and do not give them back when they end."""
     set_by_daemon: ClassVar[bool] = False
-    """The daemon sets this limit: it stays when an operator replaces the limits of the queue."""
+    """Whether the daemon sets this limit: then it stays when an operator replaces the limits of the queue."""
 
     # -- what it counts ----------------------------------------------------------------------------------------------
     def applies(self, lane: str, whole: int) -> bool:
@@ -80,7 +80,7 @@ class BaseLimit(msgspec.Struct, frozen=True):
 
     # -- what it refuses ---------------------------------------------------------------------------------------------
     def check(self, limits: Sequence[BaseLimit]) -> None:
-        """Raise Invalid if a queue cannot have all of these limits, of which this is one."""
+        """Raise Invalid if a queue cannot have all of these limits; this one is among them."""
         if sum(type(one) is type(self) for one in limits) > 1:
             raise Invalid(f"a queue has one {self.function} at most")
 
@@ -97,11 +97,11 @@ class BaseLimit(msgspec.Struct, frozen=True):
         return ()
 
     def bound(self, lane: str, whole: int) -> str:
-        """What a job of this lane must not be heavier than."""
+        """The largest weight that a job in this lane may have."""
         return f"the queue's {self}"
 
     def subject(self, lane: str) -> str:
-        """What is full, from the point of view of a job in this lane."""
+        """The name of what is full, for a job in this lane."""
         return f"its queue's {self}"
 
     def shortage(self, lane: str, pool: Pool, factor: int, room_at: int, holders: str) -> str:

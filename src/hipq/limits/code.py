@@ -56,7 +56,7 @@ Throttler = Callable[[list[Job[Any]], list[Job[Any]], datetime], Iterable[Decisi
 
 @dataclass(slots=True)
 class Verdict:
-    """What a throttler decided, row by row."""
+    """The decisions of a throttler, by rows."""
 
     admitted: list[Row] = field(default_factory=list)
     deferred: list[tuple[Row, int]] = field(default_factory=list)
@@ -102,13 +102,13 @@ def verdict(
 
 
 class DryRun(NamedTuple):
-    """What a throttler would do."""
+    """The decisions that a throttler would make."""
 
     admitted: list[Job[Any]]
     deferred: list[tuple[Job[Any], datetime]]
     rejected: list[tuple[Job[Any], str]]
     parked: list[Job[Any]]
-    """Jobs that the throttler did not mention: they stay where they are until it is asked about them again."""
+    """Jobs that the throttler did not mention: they stay where they are until it is asked again."""
     running: int
     """How many running jobs the throttler was shown."""
 

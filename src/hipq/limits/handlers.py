@@ -13,7 +13,7 @@ from hipq.limits.tenants import BETWEEN
 
 class PerHandler(BaseLimit, frozen=True, tag="per handler"):
     caps: dict[str, int]
-    """By lane."""
+    """The units of each lane."""
 
     set_by_daemon: ClassVar[bool] = True
 

@@ -43,10 +43,10 @@ def limit(n: float) -> Limit:
 
 
 def whole_queue(limits: Iterable[BaseLimit]) -> Number:
-    """The units that a queue with these limits runs at a time; 0 if no `limit(n)` is among them."""
+    """The units that a queue with these limits lets run at a time; 0 = no `limit(n)` is among them."""
     return next((one.n for one in limits if isinstance(one, Limit)), 0)
 
 
 def without_limit(limits: Iterable[L]) -> list[L]:
-    """These limits but for `limit(n)`."""
+    """These limits without `limit(n)`."""
     return [one for one in limits if not isinstance(one, Limit)]

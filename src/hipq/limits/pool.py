@@ -11,7 +11,7 @@ from dataclasses import dataclass
 @dataclass(slots=True, eq=False)
 class Pool:
     name: str
-    """What people read, and what a queue's memory calls this pool from claim to claim."""
+    """The name that people read, and by which a queue remembers the pool from claim to claim."""
     cap: int
     used: int = 0
     heavy: tuple[str, int] | None = None
@@ -21,18 +21,19 @@ class Pool:
     taken: int = 0
     """Units taken in this claim."""
     came: bool = False
-    """The job that others passed before starts in this claim."""
+    """Whether the job that others passed before starts in this claim."""
 
     @property
     def full(self) -> bool:
         return self.used >= max(self.cap, 1)
 
     def fits(self, factor: int) -> bool:
-        """A job heavier than the whole pool (the limit was lowered since it was added) runs alone in it."""
+        """Whether a job of this weight fits. One that is heavier than the whole pool, because the limit was lowered
+        since, runs alone in it."""
         return self.used + factor <= self.cap or (factor > self.cap and self.used == 0)
 
     def room_at(self, factor: int, now: int) -> int:
-        """When a job of this weight fits, if nothing else starts before; 0 if that depends on when other jobs end."""
+        """When a job of this weight fits, if nothing else starts first; 0 = that depends on when other jobs end."""
         return 0
 
     def passes(self, place: tuple[str, int]) -> bool:

@@ -18,7 +18,7 @@ from hipq.limits.base import LEAST, MOST, BaseLimit, StartLog, Usage
 from hipq.limits.pool import Pool
 
 GRAINS: Final = 100
-"""Entries of a log for each span: a start within a hundredth of the span joins the last entry."""
+"""Entries of a log per span: a start within a hundredth of the span joins the last entry."""
 
 
 class Rate(BaseLimit, frozen=True, tag="rate"):
@@ -37,7 +37,7 @@ class Rate(BaseLimit, frozen=True, tag="rate"):
         return counted(self.n)
 
     def pool(self, lane: str, usage: Usage) -> Pool:
-        """A rate that was changed goes on counting: a new span begins with the log of the longest span before."""
+        """A rate that was changed keeps its count: a new span begins with the log of the longest span before."""
         span, longest = round(self.per * 1e6), max(usage.starts, key=int, default="")
         log = _recent(usage.starts.get(str(span), usage.starts.get(longest, [])), span, usage.now)
         used = sum(units for _, _, units in log)
@@ -64,7 +64,7 @@ class StartPool(Pool):
     """A pool of starts. Units return when the start that took them is a span ago."""
 
     span: int = 0
-    """In microseconds."""
+    """The span in microseconds."""
     log: StartLog = field(default_factory=list)
     """The starts of the last span, before this claim."""
 
@@ -89,7 +89,7 @@ def remembered(logs: Mapping[str, StartLog], pools: Iterable[Pool], now: int) ->
 
 
 def _recent(log: StartLog, span: int, now: int) -> StartLog:
-    """The entries that count. One far in the future was written before a clock was set back, and would never end."""
+    """The entries that count. One far in the future was written before a clock was set back: it would never expire."""
     return [entry for entry in log if now - span < entry[1] <= now + span]
 
 

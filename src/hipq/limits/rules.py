@@ -32,10 +32,10 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     changed: tuple[AnyLimit, ...] | None = None
     """The limits that an operator gives instead."""
     order: AnyOrder = ByTime()
-    """The order in which jobs start: their ranks are made by it."""
+    """The order in which jobs start, from which their ranks are made."""
     lanes: str = "ordered"
     throttled: bool = False
-    """A code throttler decides, too: a job starts only if it is admitted."""
+    """Whether a code throttler decides, too: then a job starts only if it is admitted."""
     keeping: Keeping = DEFAULT_KEEPING
     """How long answers are kept."""
     paused: bool = False
@@ -53,7 +53,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def plain(self) -> bool:
-        """Nothing but the order decides what starts."""
+        """Whether nothing but the order decides what starts."""
         return not (self.in_force or self.throttled or self.paused or self.paused_lanes or self.paused_types)
 
     @property
@@ -66,7 +66,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
         return any(one.counts_starts for one in self.in_force)
 
     def by_pool(self, lane: str) -> dict[str, AnyLimit]:
-        """The limits that apply to jobs of this lane, by the pool in which each counts them."""
+        """The limits that apply to jobs of this lane, by the name of the pool in which each counts them."""
         whole = counted(self.most)
         return {one.pool_name(lane): one for one in self.in_force if one.applies(lane, whole)}
 
@@ -83,8 +83,8 @@ def load(text: str) -> Rules:
 
 
 def checked(limits: Sequence[Any], throttle_limit: float = 0) -> tuple[AnyLimit, ...]:
-    """The limits as a tuple, if a queue can have them together. A `throttle_limit` below 1 is none; `limit(0.5)` is
-    one."""
+    """The limits as a tuple, if a queue can have them together. A `throttle_limit` below 1 means none; use `limit(0.5)`
+    for such a one."""
     if isinstance(throttle_limit, bool) or not isinstance(throttle_limit, (int, float)):
         raise Invalid(f"throttle_limit must be a number, not {shown(throttle_limit)}")
     if isinstance(limits, (str, bytes)) or not isinstance(limits, Sequence):

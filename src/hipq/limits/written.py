@@ -29,7 +29,7 @@ def written(
 
 
 def percentages(text: str) -> dict[str, float]:
-    """Like east=40,west=60."""
+    """Parts written like east=40,west=60."""
     found: dict[str, float] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*(.*?)\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*", part)

@@ -37,5 +37,5 @@ def look_at(store: Store, tables: QueueTables, most: int, now: int) -> QueueLook
 
 
 def _oldest_due(store: Store, queue: int) -> int:
-    types = list(dict.fromkeys(store.waiting_types(queue)))[:TYPES]
+    types = store.waiting_types(queue, TYPES)
     return min((one.due for one in store.depth(queue, types, FIRST) if one.phase == READY and one.due), default=0)

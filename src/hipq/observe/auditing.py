@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
 
 from hipq.errors import HipqError
-from hipq.job.when import SECOND
 from hipq.observe.logs import escaped
 from hipq.stores.audit import Via, entry
 from hipq.stores.protocols import Store
-
-KEPT: Final = 400 * 86_400 * SECOND
-"""Microseconds that an entry is kept: with each new one, some that are older go."""
-STEP: Final = 100
 
 _log = logging.getLogger("hipq")
 
@@ -28,8 +22,6 @@ def record(
     if store is None:
         return _log.info("%s", done)
     try:
-        now = store.now()
-        store.record(entry(now, who, role, address, action, target, details, via))
-        store.prune_audit_log(now - KEPT, STEP)
+        store.record(entry(store.now(), who, role, address, action, target, details, via))
     except HipqError as error:
         _log.error("the audit log cannot be written (%s), so here is what it lacks: %s", error, done)

@@ -203,8 +203,8 @@ class Looks:
         for queue in self._app.queues:
             yield Sample(ENGINES, (queue.name,), sum(str(queue.number) in one.serves for one in engines))
             due = []
-            types = [one.name for one in queue.job_types] or list(dict.fromkeys(store.waiting_types(queue.number)))
-            for one in store.depth(queue.number, types[:TYPES], DEPTH):
+            types = [one.name for one in queue.job_types][:TYPES] or store.waiting_types(queue.number, TYPES)
+            for one in store.depth(queue.number, types, DEPTH):
                 yield Sample(JOBS, (queue.name, one.job_type, one.phase), one.jobs)
                 due += [one.due] if one.due and one.phase in (READY, SCHEDULED) else []
             yield Sample(OLDEST, (queue.name,), max(now - min(due, default=now), 0) / 1e6)

@@ -54,10 +54,8 @@ ERROR_LIMIT: Final = 300
 """Characters of an error in a span; the job has the whole error."""
 PROMISED: Final = 10_000
 """Jobs on their way into the database that are remembered at most; the oldest of more get no span for being added."""
-_VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CANCELLING: "call off"}
-_TYPES: Final = {"enqueue": "send", "wait": "receive"} | dict.fromkeys(
-    ("run", "answer", "call off", "judge"), "process"
-)
+_VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CANCELLING: "cancel"}
+_TYPES: Final = {"enqueue": "send", "wait": "receive"} | dict.fromkeys(("run", "answer", "cancel", "decide"), "process")
 """What OpenTelemetry's conventions call it."""
 _WAIT_BEGINS: Final = (JobEvent.WAITS, JobEvent.PROGRESS, JobEvent.CLAIMED)
 """History entries since which a job may be waiting: it can get its answer before it ever said that it waits."""
@@ -135,7 +133,7 @@ class Traces:
         if under is not None:
             span: spans.Span = spans.NonRecordingSpan(_context(under))
         else:
-            verb = "judge" if execution.only_decides else _VERBS.get(row.phase, "run")
+            verb = "decide" if execution.only_decides else _VERBS.get(row.phase, "run")
             parent, attributes = traceparent_in(row.meta), _attributes(execution.spec.queue, row)
             span = self.start(verb, execution.spec.queue, spans.SpanKind.CONSUMER, parent, attributes)
         execution.run.trace = self.current

@@ -1,4 +1,4 @@
-"""What a code throttler is asked about, put together from what a store has read."""
+"""The question to a code throttler, put together from what a store has read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hipq.stores.claims import Asked
 from hipq.stores.rule_claims import Picked
 
 BESIDE_NEW: Final = 25
-"""Parked jobs that are asked about along with jobs that nobody has asked about yet."""
+"""The most parked jobs in a question that has ready jobs nobody has asked about yet."""
 HOLDERS: Final = 100
-"""Holders of a limit that are named at most."""
+"""The most holders of a limit that are named."""
 LOOKED_AT: Final = 10_000
-"""Jobs that hold units and are looked at for the heaviest ones."""
+"""How many jobs that hold units are searched for the heaviest ones."""
 
 
 class Read(NamedTuple):
-    """What a store read for a question: up to so many ready jobs, and parked ones after a place."""
+    """What a store has read for a question: a number of ready jobs, and of parked ones after a place."""
 
     ready: list[Row]
     ready_page: int
@@ -30,7 +30,7 @@ class Read(NamedTuple):
 
 
 def asked(ticket: int, read: Read, picked: Picked, types: Sequence[str], rules: Rules, now: int) -> Asked:
-    """Ready and parked jobs together, in the queue's order; of the parked ones those that could start."""
+    """The ready jobs, and the parked ones that could start, in the queue's order."""
     parked = read.parked
     last = (parked[-1].rank, parked[-1].id) if len(parked) == read.parked_page else None
     able: list[Row] = []
@@ -46,8 +46,8 @@ def asked(ticket: int, read: Read, picked: Picked, types: Sequence[str], rules: 
 
 
 def ticket_note(found: Sequence[tuple[str, int, bool]]) -> str:
-    """Why a queue's throttler could not be asked the last time, or that its answer is overdue; "" if it could be.
-    `found`: the note on the queue's ticket, if it has one, the engine that has the ticket, and whether it is over."""
+    """Why a queue's throttler could not be asked the last time, or that its answer is overdue; "" = neither. `found`:
+    the queue's ticket, if there is one: its note, its engine, and whether its time is over."""
     for note, engine_id, is_over in found:
         return f"engine {engine_id} asked it and had no answer in time" if is_over else str(note)
     return ""

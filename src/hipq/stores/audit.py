@@ -8,13 +8,16 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from hipq.job.fault import clean
-from hipq.job.when import to_datetime
+from hipq.job.when import SECOND, to_datetime
 
 LONGEST: Final = 500
 """Characters kept of a name, an address, an action and a target each."""
 DETAILS: Final = 4_000
 """Characters that the details may have as JSON; of longer ones the first names are kept."""
-
+KEPT: Final = 400 * 86_400 * SECOND
+"""Microseconds that an entry is kept."""
+PRUNED: Final = 100
+"""Entries older than that which are deleted with each new one."""
 
 Via = Literal["command", "api", "dashboard"]
 

@@ -1,8 +1,8 @@
-"""Picking from claim groups.
+"""Picking from claim groups. A claim group is the ready jobs of one queue that limits, windows and pauses cannot tell
+apart: one type, lane, windows, throttle_factor.
 
-A claim group is the ready jobs of one queue that limits, windows and pauses cannot tell apart: one type, lane, windows,
-throttle_factor. If its head may not start, none of it may: so a million blocked jobs are passed over by looking at one.
-A claim merges the heads of claim groups, in the order of the whole queue or, fairly, lane by lane.
+If its head may not start, none of it may: so a million blocked jobs are passed over by looking at one. A claim merges
+the heads of claim groups, in the order of the whole queue or, if lanes are fair, lane by lane.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hipq.limits.rules import Rules
 RankPosition = tuple[str, int]
 """A job's rank and id: where it stands in its queue."""
 TOP: Final[RankPosition] = (BEHIND, 0)
-"""Behind the places of all jobs."""
+"""A place after those of all jobs."""
 
 
 class ClaimGroup(NamedTuple):
@@ -39,11 +39,12 @@ class Head(NamedTuple):
 
 
 More = Callable[[Sequence[tuple[ClaimGroup, RankPosition]], int], list[list[RankPosition]]]
-"""For each of some claim groups, up to so many places after a given one, in order."""
+"""Reads, for each of these claim groups, up to this many places after a given one, in order."""
 
 
 def is_known_open(time_windows: str, now: int) -> bool | None:
-    """None for a time zone this machine has never heard of: such jobs are left to engines that have."""
+    """Whether these windows are open now; None if this machine does not know their time zone: such jobs are left to
+    engines that do."""
     try:
         return windows.is_open(time_windows, now)
     except Invalid as error:
@@ -53,20 +54,20 @@ def is_known_open(time_windows: str, now: int) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def _warn(time_windows: str, reason: str) -> None:
-    """Once for each."""
+    """Log, once for each, windows that this machine cannot tell."""
     import logging  # programs that only add jobs need not load it
 
     logging.getLogger("hipq").warning("jobs with the windows %.300s do not start here: %s", time_windows, reason)
 
 
 class Seen(NamedTuple):
-    """What the rules say of some claim groups, before there is any talk of room."""
+    """What the rules say of these claim groups, before any limit is asked for room."""
 
     able: list[Head]
     closed: set[str]
     """The windows that are closed."""
     barred: bool
-    """Some claim groups are paused, or this machine does not know their time zone."""
+    """Whether some claim groups are paused, or have a time zone that this machine does not know."""
 
 
 def seen(heads: Iterable[Head], rules: Rules, now: int) -> Seen:
@@ -86,7 +87,7 @@ def seen(heads: Iterable[Head], rules: Rules, now: int) -> Seen:
 
 
 class _Line:
-    """One claim group as it is being read: its next place first; the places after it come in growing steps."""
+    """One claim group as it is being read, its next place first. The places after that are read in growing steps."""
 
     def __init__(self, head: Head) -> None:
         self.group = head.group
@@ -97,7 +98,8 @@ class _Line:
 
 
 class _Reading:
-    """Of each claim group twice what is its part of what can start, then more and more of those that have more."""
+    """Reads the places of groups: of each twice its part of what can start, and then more and more of those that go
+    on."""
 
     def __init__(self, want: int, room: int, more: More) -> None:
         self._want = want
@@ -105,7 +107,8 @@ class _Reading:
         self._more = more
 
     def next(self, line: _Line, of: Sequence[_Line]) -> bool:
-        """Step to its next place; False when it has none. The first time, the lines `of` are read along with it."""
+        """Step to the next place of a group. False = it has none. The first time, the places of the lines `of` are read
+        along with it."""
         if not line.ahead and not line.ended:
             fresh = [one for one in of if not one.step and not one.ended] if not line.step else [line]
             if line not in fresh:
@@ -140,7 +143,7 @@ def in_order(heads: Sequence[Head], want: int, admission: Admission, more: More)
 
 
 class _Lane:
-    """The claim groups of one lane; the one served last has not stepped on yet."""
+    """The claim groups of one lane. The one that was served last has not stepped on yet."""
 
     def __init__(self, lines: list[_Line]) -> None:
         self.lines = lines
@@ -148,8 +151,8 @@ class _Lane:
 
 
 class LaneTurns:
-    """One job of each lane in turn, within a lane in order, until there are as many as are wanted. Every lane has had
-    its first before any has its second: lanes are shown some at a time, and `go_on` comes when all were."""
+    """Picks one job of each lane in turn, within a lane in order, until there are as many as are wanted. Every lane has
+    its first before any has its second: lanes are listed some at a time, and `go_on` comes when all were."""
 
     def __init__(self, want: int, admission: Admission, more: More) -> None:
         self._want = want
@@ -165,14 +168,14 @@ class LaneTurns:
         return len(self.picked) >= self._want
 
     def first(self, heads: Iterable[Head]) -> None:
-        """A first job of each of these lanes, in the order of their names."""
+        """Serve the first job of each of these lanes, in the order of their names."""
         lanes: dict[str, list[_Line]] = {}
         for head in heads:
             lanes.setdefault(head.group.lane, []).append(_Line(head))
         self._serve([_Lane(lanes[name]) for name in sorted(lanes)])
 
     def go_on(self) -> None:
-        """Round after round."""
+        """Serve the lanes round after round."""
         while self._lanes and not self.done:
             waiting, self._lanes = self._lanes, []
             served = [lane.served for lane in waiting if lane.served]

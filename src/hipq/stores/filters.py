@@ -28,11 +28,11 @@ _WRONG: Final = {
     "live": (NONE, Code.RETRY, Code.ERROR),
     "final": (Code.RETRY, Code.FAILED, Code.ERROR, Code.CANCELLED),
 }
-"""Codes that jobs with an error can have. A live one that was only given back has none."""
+"""Codes that jobs with an error can have. A live job that was only given back has none."""
 _TODO: Final = f"phase IN ('{DECIDING}', '{ANSWERED}', '{CANCELLING}') AND owner = 0"
-"""As in the index _todo, which is found by these words."""
+"""The condition of the index _todo, word for word, so that the index is used."""
 CHILD: Final = "substr(meta, 1, 10) = '{\"parent\":'"
-"""As in the indexes _parent: the handler of another job has added it."""
+"""The condition of the indexes _parent: the job was added by the handler of another."""
 HIGHEST: Final = "\U0010ffff"
 """The last character there is: no key has it."""
 _UNUSED: Final = ", ".join(f"'{state}'" for state in UNUSED)
@@ -50,30 +50,30 @@ class Filter(NamedTuple):
     lane: str = ""
     code: str = ""
     error: str = ""
-    """Part of the text of its error."""
+    """A part of the text of its error."""
     since: int = 0
-    """Added at this moment or later;"""
+    """The earliest moment at which it was added."""
     before: int | None = None
-    """and before this one."""
+    """The moment before which it was added."""
     table: str = ""
-    """"live" or "final" ones only."""
+    """"live" or "final", for one of the tables only."""
     newest: bool = False
-    """Highest ids first."""
+    """Whether the highest ids come first."""
     after: int = 0
-    """Ids above this one only, or below it if the highest come first: the next page;"""
+    """The id after which the page begins, in the order of the list."""
     until: int = 0
-    """and up to this one, or down to it."""
+    """The last id that may be on the page, in the order of the list; 0 = any."""
     limit: int = 100
     prefix: str = ""
     """How its key begins."""
     carries: str = ""
-    """Part of its payload, as it is stored. A payload that is too large for its row is not searched."""
+    """A part of its payload, as stored. Payloads that are too large for their rows are not searched."""
     parent: int = 0
     """The job whose handler added it."""
     owned: bool | None = None
     """Whether an engine has it."""
     few: bool = False
-    """There are few in an index of another order: they are all read by it, and sorted."""
+    """Whether there are so few, in an index of another order, that all are read and sorted."""
 
     @property
     def order(self) -> str:
@@ -81,20 +81,20 @@ class Filter(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The column; with a sign no index has it, so that none is read for its order."""
+        """The column `id`. With a `+` no index matches it, so that none is read for its order."""
         return "+id" if self.few else "id"
 
     @property
     def tables(self) -> list[str]:
-        """The tables such jobs can be in: of "live" and "final" both, one or none."""
+        """The tables that such jobs can be in: "live" and "final", one of them, or none."""
         wanted = ((self.state, FINAL), (self.phase, DONE), (self.table, "final"))
         final = {value == last for value, last in wanted if value} | ({True} if self.code in _ENDS else set())
         return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
 
     @property
     def parts(self) -> list[tuple[str, Filter]]:
-        """These tables, each with what is to be looked for there. Jobs with an error are looked for code by code: by
-        the indexes of what went wrong, in order."""
+        """These tables, each with what to look for in it. Jobs with an error are looked for code by code, by the
+        indexes of what went wrong, in order."""
         parts: list[tuple[str, Filter]] = []
         for table in self.tables:
             if self.few and self.phase in (ANSWERED, CANCELLING, DECIDING):
@@ -107,7 +107,7 @@ class Filter(NamedTuple):
 
     @property
     def walked(self) -> Filter:
-        """Of a part, what an index has in the order of ids. The rest is looked for along that."""
+        """The conditions of a part that an index serves in the order of ids. The others are tested along the way."""
         if self.parent:
             return Filter(self.queue, parent=self.parent, table=self.table, newest=self.newest, after=self.after)
         return Filter(
@@ -118,7 +118,7 @@ class Filter(NamedTuple):
 
     @property
     def is_walked(self) -> bool:
-        """Whether every job that is passed on the way is wanted, so that a page reads no more than it shows."""
+        """Whether every job on the way matches, so that a page reads no more than it shows."""
         picky = (
             self.job_type, self.lane, self.error, self.prefix, self.carries, self.since, self.before is not None,
             self.job_key and not self.tenant, self.state not in ("", FINAL), self.phase not in ("", DONE),
@@ -127,11 +127,11 @@ class Filter(NamedTuple):
         return not any(picky)
 
     def _has_error(self, table: str) -> bool:
-        """Whether only jobs with an error are wanted, as far as that is known."""
+        """Whether only jobs with an error can match."""
         return bool(self.error) or (table == "live" and (self.state in (ERROR, RETRY) or self.phase == DECIDING))
 
     def condition(self) -> str:
-        """Its fields as SQL. Words of hipq are written out: a partial index is found by them."""
+        """The filter as SQL. The words of hipq are written out, so that partial indexes are used."""
         found = self._words()
         found += ["owner <> 0", "owner > 0"] if self.phase == EXECUTING or self.owned else []
         found += [_TODO] if self.owned is False else []
@@ -149,7 +149,7 @@ class Filter(NamedTuple):
         return " AND ".join(found + [sql for is_asked, sql in compared if is_asked]) or "true"
 
     def _words(self) -> list[str]:
-        """The conditions for one word each: a name that was given, or a word of hipq."""
+        """The conditions on single words: a name that was given, or a word of hipq."""
         found = [f"{name} = :{name}" for name in ("job_type", "job_key", "tenant", "lane") if getattr(self, name)]
         found += [CHILD, "{parent} = :parent"] if self.parent else []
         words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
@@ -172,24 +172,24 @@ class AnswerFilter(NamedTuple):
     job: int = 0
     id: int = 0
     newest: bool = False
-    """The highest numbers first."""
+    """Whether the highest numbers come first."""
     after: int = 0
-    """Numbers above this one only, or below it if the highest come first: the next page."""
+    """The number after which the page begins, in the order of the list."""
     limit: int = 100
     tenant: str = ""
     queues: tuple[int, ...] = ()
-    """Answers to jobs of any of these queues, from the first on."""
+    """The queues to whose jobs the answers belong."""
     unused: bool = False
-    """Only those that no job has used."""
+    """Whether only answers match that no job has used."""
     within: int = 0
-    """Only so many are looked at, whatever their job type: no index tells types apart. 0 = all."""
+    """How many answers to look at, whatever their job type, since no index has the type; 0 = all."""
 
     @property
     def order(self) -> str:
         return " DESC" if self.newest else ""
 
     def condition(self) -> str:
-        """Its fields as SQL, spelled so that the index for each is found."""
+        """The filter as SQL, spelled so that the index for each field is used."""
         columns = ("queue", "job_type", "job_key", "job", "id", "tenant")
         found = [f"{name} = :{name}" for name in columns if getattr(self, name)]
         # A partial index is found by its own words: plans are made without the values.

@@ -1,21 +1,26 @@
-"""A store in front of another one: each verb of the protocols passes one place, so none is left out."""
+"""A store in front of another one. Each verb of the protocols goes through one method, so none is left out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from hipq.stores.protocols import VERBS, Store
+from hipq.stores.protocols import Store
+
+VERBS: Final = frozenset(
+    name for part in Store.__mro__[1:-1] for name, verb in vars(part).items() if callable(verb) and name[0] != "_"
+)
+"""The names of all verbs."""
 
 
 class Forwarding(ABC):
     @abstractmethod
     def _call(self, verb: str, given: tuple[Any, ...], more: dict[str, Any]) -> Any:
-        """What a call of this verb, with these arguments, comes to."""
+        """Carry out a call of this verb with these arguments."""
 
     def as_store(self) -> Store:
-        """This, as what it is for its callers: it has every verb, though its class does not spell them."""
+        """This object, typed as a store: it has every verb, though its class does not spell them."""
         return cast(Store, self)
 
 

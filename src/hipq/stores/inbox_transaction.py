@@ -42,9 +42,9 @@ LOOKED_AT: Final = 100
 Key = tuple[int, str, str, str]
 """Queue, tenant, job type, and a key of a job: its own, or the one under which it waits."""
 Numbered = Mapping[int, NewAnswer]
-"""Answers by their positions in the batch that is delivered."""
+"""Answers, by their positions in the batch."""
 Applied = Mapping[int, int]
-"""By the id of a job that is to be tried again, the answer after which it is."""
+"""By the id of a job that is to be tried again, the answer after which it is to be."""
 NONE_APPLIED: Final[Applied] = MappingProxyType({})
 
 
@@ -58,7 +58,7 @@ class InboxTransaction(Protocol):
         """By the id of each job whose wait key another live job has, the id of that other job."""
 
     def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
-        """Delete an answer that is in one of these states, and return ""; else return its state, or "none"."""
+        """Delete an answer if it is in one of these states. Returns "", or else its state, or "none"."""
 
     def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
         """The answers with the same ids that are still remembered."""
@@ -79,23 +79,23 @@ class InboxTransaction(Protocol):
         """Put answers into the inbox, and return their numbers."""
 
     def count_copies(self, ids: Sequence[int]) -> None:
-        """Each of these answers arrived once more."""
+        """Count one more arrival of each of these answers."""
 
     def place(self, placed: Sequence[Placed]) -> None:
         """Give answers their new states, jobs and notes."""
 
     def mark_used(self, placed: Sequence[Placed], now: int) -> None:
-        """Jobs have looked at these answers, so that from now on only their ids need be remembered."""
+        """Mark answers that jobs have looked at: from now on only their ids need be remembered."""
 
     def place_leftovers(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
-        """Jobs ended, each with an answer (0 = without one): whatever else was kept for them becomes late, duplicate or
-        conflict, and is returned."""
+        """Close out jobs that have ended, each with an answer (0 = without one). Whatever else was kept for them
+        becomes late, duplicate or conflict, and is returned."""
 
     def save(self, changes: Sequence[Change]) -> None:
         """Save the changes of jobs that are locked."""
 
     def final_jobs(self, ids: Sequence[int]) -> dict[int, Row]:
-        """The jobs that have ended of those with these ids: one statement for all of them."""
+        """Which of the jobs with these ids have ended. One statement reads all of them."""
 
 
 def lock_number(key: Key) -> int:
@@ -104,7 +104,8 @@ def lock_number(key: Key) -> int:
 
 # -- answers arrive --------------------------------------------------------------------------------------------------
 def deliver(inbox: InboxTransaction, answers: Sequence[NewAnswer], now: int, instead_of: int = 0) -> list[Delivered]:
-    """Keep answers and match them with their jobs. Several to one key, or to one job, are taken one after the other."""
+    """Keep answers and match them with their jobs. Several answers to one key, or to one job, are taken one after
+    another."""
     delivered: dict[int, Delivered] = {}
     left = dict(enumerate(answers))
     while left:
@@ -123,8 +124,8 @@ def _one_of_each_key(answers: Numbered) -> Numbered:
 
 
 def read_candidates(inbox: InboxTransaction, answers: Numbered, now: int, instead_of: int = 0) -> dict[int, Candidate]:
-    """What the verdicts go by, for one answer to each job. An answer under the other key of a job that has one in this
-    round already is left out, for the next round."""
+    """The candidates on which the verdicts depend, for one answer to each job. An answer under the other key of a job
+    that already has one in this round is left for the next round."""
     live = _live(inbox, answers)  # first: all their rows are locked before anything is written
     first = {live[number].id: number for number in sorted(live, reverse=True)}
     rows = {number: live[number] for number in first.values()}
@@ -148,19 +149,20 @@ def read_candidates(inbox: InboxTransaction, answers: Numbered, now: int, instea
 
 
 def _live(inbox: InboxTransaction, answers: Numbered) -> dict[int, Row]:
-    """The live jobs that have the answers' keys. A job that has the key of another job's answer is none of its jobs."""
+    """The live jobs that have the answers' keys. An answer that is for one particular job finds no other."""
     live = inbox.live({number: one for number, one in answers.items() if not one.unreadable})
     return {number: row for number, row in live.items() if answers[number].job in (0, row.id)}
 
 
 def _twins(inbox: InboxTransaction, answers: Numbered, now: int) -> dict[int, Pending]:
-    """The same answers, known by their ids. Jobs that had one key may have had answers with one id."""
+    """Earlier copies of these answers, found by their ids. Jobs that had the same key may have had answers with the
+    same id."""
     twins = inbox.twins({number: one for number, one in answers.items() if one.answer_id}, now)
     return {n: twin for n, twin in twins.items() if not answers[n].job or twin.job in (0, answers[n].job)}
 
 
 def _applied(inbox: InboxTransaction, answers: Numbered, rows: Mapping[int, Row]) -> dict[int, int]:
-    """An answer without an id, for a job that failed, is the same as one after which that job is to be tried again."""
+    """Earlier copies of answers without an id, to failed jobs: those after which the job is to be tried again."""
     failed = {n: row for n, row in rows.items() if row.state in (ERROR, RETRY) and takes(row)}
     return inbox.applied({n: answers[n] for n in failed if not answers[n].answer_id}, failed)
 
@@ -180,7 +182,8 @@ def _pending(
     now: int,
     applied: Applied = NONE_APPLIED,
 ) -> dict[int, list[Pending]]:
-    """The answers kept for these jobs: a page for each job, and more pages until one has an answer of use to it."""
+    """The answers kept for these jobs: a page for each job, and more pages until one has an answer that the job can
+    use."""
     found = inbox.pending(rows, now, 0, applied)
     for row in rows:
         pages = page = found.get(row.id, [])
@@ -220,13 +223,13 @@ class Matched(NamedTuple):
     verdicts: Mapping[int, WaitVerdict]
 
     def answered(self, lost: frozenset[int]) -> dict[int, Row]:
-        """The jobs that found an answer in the inbox, unless their changes were lost."""
+        """The jobs that found an answer in the inbox and whose changes were saved."""
         return {job: one.change.after for job, one in self.verdicts.items() if one.is_answered and job not in lost}
 
 
 def keys_to_lock(changes: Sequence[Change]) -> list[Key]:
-    """The keys to lock before these changes are saved: those of jobs that look into the inbox, and also a key that
-    such a job gives up for another."""
+    """The keys to lock before these changes are saved: those of jobs that look into the inbox, and any key that such a
+    job gives up for another."""
     return [
         (queue_of(row.id), row.tenant, row.job_type, key)
         for change in changes
@@ -236,9 +239,8 @@ def keys_to_lock(changes: Sequence[Change]) -> list[Key]:
 
 
 def match_waiting(inbox: InboxTransaction, changes: Sequence[Change], now: int) -> Matched:
-    """Let jobs that begin to wait look into the inbox, where their answers may have arrived before; and jobs that
-    failed, which may have sent their requests. KeyTaken if a job wants to wait under a key that another live job has.
-    """
+    """Let jobs that begin to wait look into the inbox, where their answers may be already, and jobs that failed, which
+    may have sent their requests. KeyTaken if a job wants to wait under a key that another live job has."""
     first: dict[int, Change] = {}
     for change in changes:
         first.setdefault(change.before.id, change)  # no other change of the same job is saved
@@ -255,9 +257,8 @@ def match_waiting(inbox: InboxTransaction, changes: Sequence[Change], now: int) 
 
 
 def _check_wait_keys(inbox: InboxTransaction, changes: Iterable[Change]) -> None:
-    """An answer finds one job, so a job may not wait under a key that another live job has, as its own or for its wait
-    (case 16). A job that is added later may have that key as its own, since adding a job takes no lock: answers find
-    that job then."""
+    """Refuse a wait key that another live job has, as its own or for its wait, since an answer finds one job (case 16).
+    A job that is added later may have that key as its own, since adding takes no lock: answers find that job then."""
     wanted = [one.after for one in changes if one.after.wait_key not in ("", one.before.wait_key)]
     if not wanted:
         return
@@ -272,15 +273,15 @@ def _check_wait_keys(inbox: InboxTransaction, changes: Iterable[Change]) -> None
 
 
 def close_out(inbox: InboxTransaction, saved: Sequence[Change], matched: Matched, now: int) -> list[Placed]:
-    """Write what saved changes mean for the inbox. Returns the answers that were given to their jobs, or that are of no
-    use any more because their jobs ended."""
+    """Write the consequences of saved changes for the inbox. Returns the answers that were given to their jobs, or that
+    became useless when their jobs ended."""
     verdicts = [one for change in saved if (one := matched.verdicts.get(change.before.id))]
     placed = [placed for one in verdicts for placed in one.placed]
     if used := [Placed(one.change.answer, one.used) for one in verdicts if one.used]:
         inbox.mark_used(used, now)
     if placed:
         inbox.place(placed)
-    # Jobs that never waited, which are most, are left to `Store.prune_answers`: a statement here costs every turn.
+    # Jobs that never waited, which are most, are left to `Store.maintain`: a statement here costs every turn.
     ended = [(one.before.id, one.answer) for one in saved if one.after.state == FINAL and one.before.wait]
     left = inbox.place_leftovers(ended) if ended else []
     return [one for one in placed if one.state != BUFFERED] + left

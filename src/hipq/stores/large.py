@@ -1,4 +1,4 @@
-"""Large payloads stay in a side table: the row carries '' and moves from live to final without them."""
+"""Large payloads are in a side table: the row has '' instead, and moves from live to final without them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hipq.job.model import Change, Row
 from hipq.job.order import UNRANKED
 
 PAYLOAD_LIMIT: Final = 8192
-"""Characters of JSON a row carries itself."""
+"""The most characters of JSON that a row itself carries."""
 
 
 def inline(data: str) -> str:
-    """What the row's own column says: the payload, or '' (which no JSON is) for "look in the side table"."""
+    """The value of the row's own column: the payload, or '' (which is not JSON) for "see the side table"."""
     return data if len(data) <= PAYLOAD_LIMIT else ""
 
 
@@ -24,8 +24,8 @@ def oversized(payloads: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def changed(changes: Iterable[Change]) -> list[tuple[int, str]]:
-    """Payloads to be put where they belong, by id: those that a change replaced, and those of jobs that were added in
-    plain SQL, which are in the row whatever their size until an engine ranks the job."""
+    """The payloads to write, by id: those that a change replaced, and those of jobs that were added in plain SQL, which
+    are in the row whatever their size until an engine ranks the job."""
     return [
         (change.after.id, change.after.job_data)
         for change in changes
@@ -34,7 +34,7 @@ def changed(changes: Iterable[Change]) -> list[tuple[int, str]]:
 
 
 def rewritten(change: Change) -> str | None:
-    """What the row's own column says of a payload that a change replaced; None = it is as it was."""
+    """The value of the row's own column for a payload that a change replaced; None = it stays as it was."""
     return None if change.after.job_data is change.before.job_data else inline(change.after.job_data)
 
 

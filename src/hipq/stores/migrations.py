@@ -36,12 +36,14 @@ def migrations(package: str) -> list[Migration]:
 
 
 def lacking(known: list[Migration], level: int) -> list[Migration]:
-    """What a queue's tables have not had. A program older than the schema adds queues at its own number."""
+    """The migrations that a queue's tables have not had. A program older than the schema makes queues at its own
+    number."""
     return [migration for migration in known if migration.number > level]
 
 
 def tables(template: str, queue: QueueTables) -> str:
-    """SQL of one queue: {live}, {final} and {number} filled in. Names were validated when the queue was registered."""
+    """The SQL for one queue, with {live}, {final} and {number} filled in. Names were validated when the queue was
+    registered."""
     return (
         template.replace("{live}", queue.table)
         .replace("{final}", f"{queue.table}_final")
@@ -70,7 +72,7 @@ _FINAL = ("", "_code", "_failed", "_key", "_named", "_parent", "_pkey", "_tenant
 
 
 def relations(table: str) -> frozenset[str]:
-    """Every name that a queue with this table takes in its database: of its tables, their indexes and a sequence."""
+    """Every name that a queue with this table takes in its database: of its tables, their indexes, and a sequence."""
     return frozenset([*(table + one for one in _LIVE), *(f"{table}_final{one}" for one in _FINAL)])
 
 
@@ -98,7 +100,8 @@ def check_apart(queue: str, table: str, other: str, their_table: str) -> None:
 
 
 def next_number(queues: Iterable[QueueTables], dropped: int) -> int:
-    """Above all there are and all there ever were: an id of a dropped queue must not find another one's job."""
+    """The next number for a queue, above all that there are and ever were: an id of a dropped queue must not find
+    another queue's job."""
     return max([dropped, *(queue.number for queue in queues)]) + 1
 
 
@@ -120,7 +123,7 @@ def check_left(queue: QueueTables, engines: Iterable[EngineSeen], owners: set[in
 
 
 QUEUES_LOST = 100
-"""How many numbers of queues a restored database leaves out: queues that were added after the copy had them."""
+"""How many numbers of queues to skip in a restored database: for queues that were added after the copy was made."""
 
 
 def check_stopped(engines: Iterable[EngineSeen]) -> None:

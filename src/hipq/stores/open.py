@@ -137,7 +137,7 @@ def _known(given: Iterable[Any], keys: list[str]) -> None:
 
 
 def _refusal(db: str) -> Invalid:
-    """What is said of a string that is no database, without showing what may be a password."""
+    """The message about a string that is no database. It does not show what may be a password."""
     if (match := _SCHEME.match(db)) and match[1] not in ("sqlite", "postgres", "postgresql", "mysql", "mariadb"):
         return Invalid(f"hipq keeps no jobs in {match[1]} databases: {_FORMS}")
     if re.fullmatch(r"[\w./-]+\.(?:db|sqlite3?)", db):
@@ -150,7 +150,7 @@ def _refusal(db: str) -> Invalid:
 # -- PostgreSQL ------------------------------------------------------------------------------------------------------
 @contextmanager
 def _psycopg() -> Iterator[None]:
-    """Around an import of it, or of what needs it."""
+    """A context around the import of a driver, or of what needs it: says which extra is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -160,7 +160,8 @@ def _psycopg() -> Iterator[None]:
 
 
 def _read(db: str) -> dict[str, str]:
-    """What libpq makes of it. What it says about mistakes is not shown: it quotes what it does not understand."""
+    """The keys that libpq reads from a string. Its messages about mistakes are not shown, because they quote what they
+    do not understand."""
     with _psycopg():
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
@@ -175,8 +176,8 @@ def _read(db: str) -> dict[str, str]:
 
 
 def _words(db: str) -> dict[str, str]:
-    """libpq's `key=value` words. With semicolons between them, all that follow the first would be its value, and a
-    password among them would be shown as a part of a host."""
+    """Check libpq's `key=value` words. With semicolons between them, the first value would contain all the others, and
+    a password among them would be shown as a part of a host."""
     found = _read(db)
     if any(re.search(r";\s*\w+\s*=", text) for name, text in found.items() if name not in _FREE):
         raise Invalid("key=value words of a PostgreSQL database have spaces between them, not semicolons")
@@ -191,7 +192,8 @@ def _libpq_keys() -> list[str]:
 
 
 def _check_postgres(url: str, parts: re.Match[str]) -> None:
-    """Refuse what libpq would understand otherwise than its author: it would quote a part of the password as a host."""
+    """Refuse a URL that libpq would read otherwise than its author meant: it would show a part of the password as a
+    host."""
     who, _, hosts = parts["authority"].rpartition("@")
     if "@" in who + parts["path"] + parts["query"]:
         raise Invalid(
@@ -207,8 +209,8 @@ def _check_postgres(url: str, parts: re.Match[str]) -> None:
 
 
 def _postgres_url(given: Mapping[str, str]) -> str:
-    """A URL that says the same as these keys of libpq. Several hosts, a socket's folder, and whatever else has no place
-    of its own in a URL, are in its query."""
+    """A URL with the meaning of these keys of libpq. Several hosts, a socket's folder, and whatever else has no place
+    in a URL, are in its query."""
     rest = dict(given)
     user, password, database = (quote(rest.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     who = f"{user}{':' if password else ''}{password}{'@' if user or password else ''}"
@@ -221,7 +223,8 @@ def _postgres_url(given: Mapping[str, str]) -> str:
 
 
 def located(url: str) -> str:
-    """The URL that means the same database from any folder: a program may change its folder before it opens one."""
+    """The same database by a URL that does not depend on the current folder: a program may change that before it opens
+    the database."""
     match = re.fullmatch(r"sqlite:///(?!:memory:)([^/].*)", url, re.DOTALL)
     return f"sqlite:///{os.path.abspath(match[1])}" if match else url
 
@@ -265,9 +268,9 @@ def _answer_seconds() -> float:
 def open_guest(
     kind: str, lend: Callable[[], Any], url: str, clock: Clock | None = None, *, for_a_test: bool = False
 ) -> Store:
-    """A database seen through somebody else's connection: `lend` gives the one to use at this moment, in this thread,
-    and what is done is part of its transaction. It adds jobs, looks at them, and brings answers. `url` is what messages
-    call it. `for_a_test`: nobody uses it after their transaction, so tables may be made there, too."""
+    """A database through somebody else's connection. `lend` returns the one to use now, in this thread, and everything
+    is part of its transaction. It can add jobs, look at them, and bring answers. `url` is what messages call it.
+    `for_a_test`: nobody uses it after their transaction, so tables may be made in there, too."""
     if kind == "sqlite":
         from hipq.stores.sqlite.lent import GuestStore as SqliteGuest
 
@@ -284,7 +287,7 @@ def open_guest(
 
 
 def _file(path: str, clock: Clock | None) -> Store:
-    """A SQLite file; or where its jobs have moved to, now or later."""
+    """A SQLite file; or the database that its jobs have moved to, now or later."""
     from hipq.stores.relocated import LONGEST_MOVE, PAUSE, Destination, Following, followed
     from hipq.stores.sqlite.moving import is_moving
     from hipq.stores.sqlite.store import SqliteStore

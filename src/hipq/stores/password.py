@@ -1,5 +1,5 @@
-"""How a database is named to people: without its password, in whatever form it was given. Apart from `open`, which
-knows every store: a store may not."""
+"""The name of a database for people: without its password, whatever form it was given in. Apart from `open`, which
+knows every store: a store may import this."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 _SECRET: Final = r"\w*(?:pas+w|pwd|secret)\w*|scram_(?:client|server)_key"
-"""Names of what is hidden: all that libpq has, and mistyped ones."""
+"""The names of secrets to hide: all that libpq has, and mistyped ones."""
 _HIDDEN: Final = "…"
 _SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")
 _IN_QUERY: Final = re.compile(rf"\b({_SECRET})=[^&]*", re.IGNORECASE)
@@ -23,7 +23,7 @@ _HOSTS: Final = r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?"
 
 
 def without_password(db: str) -> str:
-    """A database for people: its URL, `key=value` words or JSON with `…` in the place of each password."""
+    """A database as people are shown it: its URL, `key=value` words or JSON, with `…` in place of each password."""
     if db.lstrip().startswith("{"):
         return _json(db)
     scheme = found[0] if (found := _SCHEME.match(db)) else ""

@@ -14,7 +14,7 @@ What every store promises, and the contract suite (`tests.contract`) checks:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from hipq.job.activity import Activity
 from hipq.job.answer import Kept, NewAnswer
@@ -36,6 +36,7 @@ from hipq.stores.values import (
     EndPlace,
     EngineSeen,
     Limits,
+    Maintained,
     Pruned,
     QueueTables,
     Stored,
@@ -44,63 +45,40 @@ from hipq.stores.values import (
 )
 
 if TYPE_CHECKING:
-    from hipq.stores.waker import News  # programs that only add jobs need not load what it takes
-
-
-class Clocked(Protocol):
-    """What needs the time of jobs."""
-
-    def now(self) -> int:
-        """The time of jobs: the store's clock where it has one of its own."""
-
-
-class Waking(Protocol):
-    """The sleep of one engine, and what ends it."""
-
-    def wait(self, seconds: float) -> News:
-        """Sleep until something may have changed or `notify` is called: where. No news: a handler has ended, or the
-        time is over."""
-
-    def notify(self, *, done: bool = False) -> None:
-        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
-        Any thread and any signal handler may call it."""
-
-    @property
-    def hears_queues(self) -> bool:
-        """Whether news of other processes comes here, and says which queue it is about."""
-
-    def clear(self) -> None:
-        """The handlers that have ended until now are known: they need not end the next wait."""
+    from hipq.stores.waker import Waking  # programs that only add jobs need not load what it takes
 
 
 class SetupStore(Protocol):
-    """The schema and the registry of queues: what programs need that begin, and operators."""
+    """The clock, the schema and the registry of queues: for programs that start, and for operators."""
 
     url: str
-    """Where this is, for people: no password in it."""
+    """Where the database is, for people: there is no password in it."""
     at_once: int
-    """How many verbs can be under way at the same time in one process; others wait."""
+    """How many verbs one process can have under way at a time; others wait."""
+
+    def now(self) -> int:
+        """The time by which jobs run: that of the store's own clock, if it has one."""
 
     def migrate(self) -> list[str]:
-        """Bring the schema, and the tables of every queue, to this program's version; the names of what was applied."""
+        """Bring the schema, and the tables of every queue, to this program's version. Returns the names of what was
+        applied."""
 
     def queue(self, app: str, name: str, table: str) -> QueueTables:
-        """Register a queue or find it; its tables get what they lack. NameClash if another queue owns the table."""
+        """Register a queue, or find it, and give its tables what they lack. NameClash if another queue owns the
+        table."""
 
     def queues(self, app: str = "") -> list[QueueTables]:
         """The registered queues, of one instance or of all."""
 
     def drop_queue(self, number: int) -> None:
-        """Remove a queue and all it has: its tables, its jobs whatever their state, their answers. No queue gets its
-        number again: ids contain it. Conflict while an engine that is alive serves it or has one of its jobs. Programs
-        that only add jobs are not seen: one that goes on by the old number must not find a new queue's tables under
-        the old names, so give a queue that comes after it other ones."""
+        """Remove a queue with its tables, its jobs whatever their state, and their answers. No queue gets its number
+        again, since ids contain it. Conflict while a live engine serves it or has one of its jobs. Programs that only
+        add jobs cannot be seen, and may go on with the old number: so give a later queue other table names."""
 
     def restored(self, margin: int) -> None:
-        """The database is an older copy of itself: whatever counts (ids of jobs, answers and engines, tokens of live
-        jobs) moves on by so many, so that nothing is given out a second time. Conflict while an engine is alive. With a
-        margin of 0 nothing moves, engines or not: it is a copy, and nothing is missing. Either way it is noted where
-        the database lives now."""
+        """Note that the database was restored from an older copy of itself, and where it is now. Counters of ids and
+        tokens move on by `margin`, so that nothing is given out twice: Conflict while an engine is alive. With a margin
+        of 0 the copy is complete, nothing moves, and engines may be alive."""
 
     def close(self) -> None: ...
 
@@ -111,14 +89,6 @@ class JobStore(Protocol):
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
         """Store jobs. With `all_or_nothing` a duplicate raises DuplicateKey and stores none of them. With `conn`, the
         user's own connection, they commit with its transaction."""
-
-    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
-        """Store jobs of a journal under ids they were given there; if the store's place in that journal is still
-        `before`, and with its move to `after`: so what is read twice is stored once. False if it is another: then
-        nothing is stored. Nor is it if one has a key that a live job has: DuplicateKey."""
-
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        """Which of these `ingest` refuses, one after the other, and why, by id. Nothing is stored."""
 
     def get(self, job_id: int) -> Row | None:
         """A job, live or final."""
@@ -131,54 +101,67 @@ class JobStore(Protocol):
         results and histories are not read."""
 
     def progress(self, job_id: int, attempt: int) -> Reported | None:
-        """What a job's handler has said of its progress in this attempt."""
+        """What the handler has reported of its progress in this attempt."""
 
     def having(self, queues: Sequence[int], wanted: Filter) -> list[int]:
-        """Those of these queues that have a job with the parent of this filter, or with its key, or with a key that
-        begins as it says: one statement for many queues. Nothing else in the filter counts."""
+        """Which of these queues have a job with the parent, the key or the beginning of a key that the filter names.
+        The rest of the filter does not count. One statement reads all queues."""
 
     def reach(self, wanted: Filter, rows: int) -> int:
-        """How far one gets by looking at so many jobs in each table that the filter is about, on the filter's way: in
-        the order of ids or against it, by its `walked`. The id of the last of them; 0 = there are no more."""
+        """The id that is reached by looking at `rows` jobs, in each table that the filter is about, along the index
+        that serves it (`Filter.walked`), in its order. 0 = there are no more jobs."""
 
     def count(self, wanted: Filter) -> int:
-        """How many there are; it stops counting at the filter's limit."""
+        """How many jobs match; counting stops at the filter's limit."""
 
-    def waiting_types(self, queue: int) -> list[str]:
-        """The types of jobs that can be claimed, whoever has their code; a type may be named twice."""
+    def waiting_types(self, queue: int, most: int = 1 << 62, *, todo: bool = False) -> list[str]:
+        """The types, up to `most`, of jobs that can be claimed, whoever has their code. `todo`: only of jobs that wait
+        for other code than their handler."""
 
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
-        """How many jobs of each phase there are, ready ones of each of these types; it stops counting at `most`, and
-        looks at no more of them to find the first. (In a claim group with more ready ones, later ones may be due for
-        longer where `order` is not by time.)"""
+        """How many jobs there are in each phase, ready ones by type, for these types. Counting stops at `most`, and so
+        does the search for the one that is due for longest: where the order is not by time, a later one may be."""
 
     def counts(self, queue: int, most: int, failed_since: int, ended_since: int) -> Counts:
-        """What there is in a queue, for people: it stops counting each at `most`."""
+        """Counts of a queue's jobs, for people. Each stops at `most`."""
 
     def ended(self, ids: Sequence[int]) -> list[Row]:
-        """Those of these jobs that are final: one statement for all of them."""
+        """The rows of those of these jobs that are final. One statement reads all of them."""
 
     def prune(
         self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
         code: str = "", tenant: str = "", keep: int | None = None,
     ) -> Pruned:  # fmt: skip
-        """Look at final jobs from one place on and up to another, oldest first, not more than `limit`, and delete
-        those that have this job_type, this code and this tenant, if such are given. `keep`: go on up to the last
-        `keep` jobs, if those begin later than `before`; the result says where that is, for the next step."""
+        """Look at up to `limit` final jobs, oldest first, from one place to another, and delete those of this job_type,
+        code and tenant, as far as these are given. `keep`: stop before the last `keep` jobs; the result has the place
+        where these begin, for the next step."""
+
+
+class JournalStore(Protocol):
+    """Jobs that come into the store from a journal."""
+
+    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
+        """Store jobs under the ids that their journal gave them, and move the store's place in that journal from
+        `before` to `after`: so what is read twice is stored once. False, and nothing is stored, if the place is
+        another. DuplicateKey, and nothing is stored, if a live job has the key of one."""
+
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        """Which of these jobs `ingest` would refuse, taken one after the other, and why, by id. Nothing is stored."""
 
 
 class EngineStore(Protocol):
     """The life of a job: what an engine's turn needs."""
 
     changes_at_once: int
-    """How many changes one `turn` may be given: it locks the keys of their jobs."""
+    """How many changes one `turn` may be given, since it locks the keys of their jobs."""
 
     @property
     def waker(self) -> Waking:
-        """The sleep of this process's engines. A fork, or a move of the jobs, makes it another one."""
+        """What this process's engines sleep on. After a fork, or a move of the jobs, it is another one."""
 
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
-        """Make jobs ready that are scheduled and due, earliest first, or that are parked; how many."""
+        """Make up to `limit` jobs ready: scheduled ones that are due, earliest first, or parked ones. Returns how
+        many."""
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         """Save what stopped and claim what is next, in one transaction. Without a live lease nothing is claimed."""
@@ -186,139 +169,128 @@ class EngineStore(Protocol):
     def due(
         self, queue: int, phase: str, now: int, limit: int, types: Sequence[str] = (), windows: Sequence[str] = ()
     ) -> list[Row]:
-        """Jobs of a phase that wait for an engine's decision, earliest first: waiting jobs whose deadline has passed;
-        scheduled jobs that were added in plain SQL and have no rank yet, which `stage` leaves alone; or ready jobs of
-        these types that have one of these windows, which has closed."""
+        """Up to `limit` jobs of a phase about which an engine has to decide, earliest first: waiting ones whose
+        deadline has passed; scheduled ones that were added in plain SQL, have no rank yet, and are not staged before
+        they do; or ready ones of these types with one of these windows, which has closed."""
 
     def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
-        """What there is to do in each queue for an engine that has these types, and these registered retry strategies:
-        one statement for all of them."""
+        """What there is to do in each queue for an engine that has these types, and these retry strategies registered.
+        One statement reads all queues."""
 
     def locked(self, queues: Sequence[int]) -> set[int]:
-        """Those of these queues whose tables somebody has locked, or is about to lock: who writes there has to wait.
-        It does not wait itself."""
+        """Which of these queues have tables that somebody has locked, or is about to lock, so that writers wait. The
+        look itself waits for nothing."""
 
     def report(self, reports: Sequence[Report], now: int) -> set[int]:
-        """Store what handlers say of their progress, each in the place of what was said of the job before; the ids of
-        the jobs that still have the token named. Neither the jobs nor their tokens are changed."""
-
-    def prune_progress(self, queues: Sequence[int], limit: int) -> int:
-        """Delete the progress of jobs of these queues that have ended, up to `limit` a queue; how many."""
+        """Store progress, in place of what was reported of these jobs before. Returns the ids of the jobs that still
+        have the token named. Neither the jobs nor their tokens change."""
 
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
-        """The tokens of those of these jobs that are live: one statement for all of them."""
+        """The tokens of these jobs, as far as they are live. One statement reads all of them."""
 
     def schedules(self, queue: int, after: int = 0, names: Sequence[str] | None = None) -> list[Schedule]:
-        """The cron schedules of a queue, by name: those with a higher version than `after`, of these names if some are
-        given. One statement."""
+        """The cron schedules of a queue, by name: with a higher version than `after`, and of these names, if any are
+        given."""
 
     def change_schedules(self, queue: int, changes: Sequence[ScheduleChange]) -> list[list[Stored] | None]:
-        """Write schedules, each with the jobs of its ticks, in one transaction. What became of those jobs; None where
-        the schedule was not as before, since somebody else was first: of that nothing is written."""
+        """Write schedules, each with the jobs of its ticks, in one transaction. Returns what became of those jobs; None
+        for a schedule that somebody else has changed meanwhile, of which nothing is written."""
 
 
 class LeaseStore(Protocol):
     """Engines, their leases, and the jobs they own."""
 
     def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
-        """A fresh engine_id with a lease of so many seconds. `serves`, `version` and `since`: see `EngineSeen`."""
+        """A new engine id, with a lease for this many seconds. `serves`, `version` and `since`: see `EngineSeen`."""
 
     def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
-        """Prolong a lease that is still alive, and count the engines that serve the same; None: an expired lease cannot
-        be renewed. With 0 seconds the lease ends."""
+        """Renew a lease that is still alive, and count the engines that serve the same. None = it has expired, and
+        cannot be renewed. With 0 seconds the lease ends."""
 
     def engines(self) -> list[EngineSeen]:
-        """The engines whose lease is alive."""
+        """The engines that have a live lease."""
 
     def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
-        """Jobs that this engine owns, or, with None, an engine that has no live lease; up to a limit a queue. One
+        """Jobs that this engine owns, or, with None, an engine without a live lease: up to `limit` in each queue. One
         statement reads all queues."""
 
 
 class AnswerStore(Protocol):
-    """The inbox: answers that came, and the jobs they belong to."""
+    """The inbox: answers that arrived, and the jobs they belong to."""
 
     def answer(
         self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
     ) -> list[Delivered]:
-        """Keep answers that came, up to a thousand, and match them with their jobs, in one transaction. With
-        `instead_of` it is an answer of the inbox that comes again: that one goes. NotFound, if it is not there any
-        more; Conflict, if it has been used. Who is not `patient`, as an engine whose lease goes on, waits for nobody's
-        lock: StoreBusy."""
+        """Keep up to a thousand answers that arrived and match them with their jobs, in one transaction. `instead_of`:
+        an answer in the inbox that is delivered again, and replaced: NotFound, if it is gone; Conflict, if it has been
+        used. Engines are not `patient`, because of their leases: they get StoreBusy instead of waiting for a lock."""
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
-        """Answers by filter, in the order they came. Those in the state "new" are answers in plain SQL that nobody has
-        looked at yet: `answer` with `instead_of` does."""
+        """Answers by filter, in the order in which they arrived. Those in the state "new" were written in plain SQL and
+        nobody has looked at them: `answer` with `instead_of` does."""
 
     def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
-        """How many answers there are in each state, and how often in all they came: of one tenant, if it is named."""
+        """The number of answers in each state, and how often these arrived in all: of one tenant, if it is named."""
 
     def unused_answers(self, queues: Sequence[int], most: int) -> dict[str, int]:
-        """How many answers to jobs of these queues no job has used, by their state: it stops counting at `most` for
-        each queue and state. An answer that was kept for a job which ended without it may still count as buffered."""
+        """How many answers to jobs of these queues no job has used, by state. Counting stops at `most` for each queue
+        and state. An answer that was kept for a job which ended without it may still count as buffered."""
 
     def drop_answer(self, answer_id: int) -> bool:
-        """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
-
-    def prune_answers(self, queues: Sequence[int], now: int, limit: int) -> tuple[int, int]:
-        """Mark answers as late that were kept for jobs of these queues which ended and never waited for them, up to
-        `limit` a queue; and delete answers that need not be kept any longer, up to `limit`. How many of each."""
+        """Delete an answer, unless a job has it and has not looked at it yet. Returns whether it is gone."""
 
 
 class RuleStore(Protocol):
-    """What may start: the rules of a queue, what its limits hold, and its code throttler's ticket."""
+    """What may start: the rules of a queue, what its jobs hold of limits, and its code throttler's ticket."""
 
     def rules(self, queue: int, *, patient: bool = True) -> Rules:
         """The queue's rules as they are now. Not `patient`: StoreBusy if another thread's work is in the way."""
 
     def limits(self, queue: int) -> Limits:
-        """The same, and what is held."""
+        """The queue's rules, and what its jobs hold of its limits."""
 
     def change_rules(self, queue: int, change: Callable[[Rules], Rules]) -> Rules:
-        """Read, change and write the rules; every claim from now on goes by them. `change` is pure."""
+        """Read, change and write the rules, which apply to every claim from now on. `change` is pure."""
 
     def ask(
         self, engine_id: int, claim: Claim, after: tuple[str, int], seconds: float, page: int, now: int
     ) -> Asked | None:
-        """Take the queue's ticket for so many seconds, and read what its throttler is to be asked about: the first
-        ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it only
-        looks, and changes nothing."""
+        """Take the queue's ticket for this many seconds, and read what its throttler is to be asked about: the first
+        ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it takes
+        no ticket and changes nothing."""
 
     def would_start(self, claim: Claim, now: int, rules: Rules | None = None) -> list[Head]:
-        """The jobs that a claim could take now if a throttler had no say, in order: by the queue's rules, or by these
-        instead. Nothing is changed."""
+        """The jobs that a claim could take now if a throttler had no say, in order: by these rules, or by the queue's
+        own. Nothing is changed."""
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         """Give a ticket back unused, and say why."""
 
 
 class TenantStore(Protocol):
-    """Lanes and tenants: what the daemon needs, whose engine goes round lanes by a plan of its own."""
+    """Lanes and tenants: for the daemon, whose engine goes round lanes by a plan of its own."""
 
     def tenants(self, queue: int, before: str, most: int) -> list[str]:
-        """Tenants before this one that have jobs which are ready, the last first, up to so many. Jobs of no tenant do
-        not count, here and in `lanes`."""
+        """Up to `most` tenants before this one that have ready jobs, the last first. Jobs without a tenant do not
+        count, here and in `lanes`."""
 
     def lanes(self, queue: int, before: Mapping[str, str], each: int, count: int) -> list[WaitingLane]:
-        """Of each of these tenants the lanes before a place in which jobs are ready, its last lane first: up to so many
-        each, and of each lane up to so many jobs are counted. All jobs of a tenant's lane have the same type."""
-
-    def todo_types(self, queue: int, most: int) -> list[str]:
-        """Types of which jobs wait for other code than their handler, up to so many."""
+        """Lanes with ready jobs, of each of these tenants, before a place, the last lane first: up to `each` per
+        tenant, with their jobs counted up to `count`. All jobs in a tenant's lane have the same type."""
 
     def usage(
         self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"
     ) -> dict[str, Usage]:
-        """What each of these tenants has in a queue; each tenant, if none is named. Of jobs, that is every live job;
-        of answers, those that no job has taken: early, late, contradicting or unreadable ones. It reads every row that
-        it counts, so it is not to be asked often."""
+        """What each of these tenants, or every one, has in a queue: its live jobs; or the answers that no job has
+        taken, because they are early, late, contradicting or unreadable. It reads every row that it counts, so ask
+        rarely."""
 
     def census(
         self, queue: int, tenant: str, table: Literal["live", "final", "sizes"], after: int, rows: int
     ) -> tuple[list[Counted], int]:
-        """How many jobs of a tenant there are, by type, state and phase (a job that was only given back is initial): of
-        the next `rows` jobs behind an id, and the id behind which there are more; 0 = there are none. "sizes": of final
-        jobs, with what they take, which has to read them."""
+        """How many jobs of a tenant there are, by type, state and phase, among the next `rows` jobs after an id; and
+        the id after which there are more, 0 = none. A job that was only given back counts as initial. "sizes": final
+        jobs, with their size, for which their rows are read."""
 
 
 class ActivityStore(Protocol):
@@ -327,45 +299,43 @@ class ActivityStore(Protocol):
     def activity(
         self, queues: Sequence[int], grain: int, since: int, until: int, by: Literal["", "queue", "job_type"] = ""
     ) -> list[Activity]:
-        """What has happened in these queues from the period on in which `since` is, and before `until`: by periods of
-        `grain` seconds, which are whole minutes, in their order; periods without anything are left out. For all of the
-        queues together, by queue, or by queue and job type. Older minutes have been folded into hours, and those into
-        days: they count where these begin. At most 2,000 periods, else it is Invalid; so it returns at most 2,000 rows,
-        or as many for each queue, or for each job type that is counted apart."""
+        """What has happened in these queues, from the period that contains `since` up to `until`, by periods of `grain`
+        seconds (whole minutes), in order; empty periods are left out. All queues are added up, unless it is asked for
+        `by` queue, or by queue and job type. Old minutes are folded into hours, and hours into days: these count where
+        they begin. Invalid, if there are more than 2,000 periods."""
 
-    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
-        """Add counters of minutes up to those of hours, and of hours to those of days, where they are old, and delete
-        those of days that are very old; whether there may be more to do. It does a bounded part of it."""
+    def maintain(self, queues: Sequence[int], now: int, limit: int) -> Maintained:
+        """Do one step of maintenance, each part in transactions of its own and up to `limit`, in these queues: mark
+        answers as late that were kept for jobs which ended without them; delete the progress of jobs that have ended;
+        fold old counters, minutes into hours and those into days, and delete very old ones. And in any queue: delete
+        answers that need not be kept."""
 
 
 class NoteStore(Protocol):
     """Notes that programs leave for each other."""
 
     def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
-        """The notes of one kind, by name; only those whose names start like this, or, if `exact`, the one that has
-        this name."""
+        """The notes of one kind, by name. `start`: only those whose names begin like this or, with `exact`, are
+        this."""
 
     def change_note(self, kind: str, name: str, change: Callable[[str], str]) -> str:
-        """Read, change and write a note; a note that is not there is "". `change` is pure, and may be called again."""
+        """Read, change and write a note. One that does not exist is "". `change` is pure, and may be called again."""
 
 
 class AuditStore(Protocol):
-    """The audit log: what people did by hand, and what they were refused."""
+    """The audit log: what people did by hand, and what was refused to them."""
 
     def record(self, entry: AuditEntry) -> None:
-        """Add an entry; it gets a number of its own."""
+        """Add an entry, which gets a number of its own, and then delete some that are more than 400 days older."""
 
     def audit_log(self, before: int, limit: int) -> list[AuditEntry]:
-        """Up to `limit` entries, the newest first: of those before this number, if it is not 0."""
-
-    def prune_audit_log(self, before: int, limit: int) -> int:
-        """Delete entries from before a moment, the oldest first, up to `limit`; how many."""
+        """Up to `limit` entries, newest first; `before`: only those with lower numbers, unless it is 0."""
 
 
 class Store(
-    Clocked,
     SetupStore,
     JobStore,
+    JournalStore,
     EngineStore,
     LeaseStore,
     AnswerStore,
@@ -377,9 +347,3 @@ class Store(
     Protocol,
 ):
     """All that hipq asks of a database."""
-
-
-VERBS: Final = frozenset(
-    name for part in Store.__mro__[1:-1] for name, verb in vars(part).items() if callable(verb) and name[0] != "_"
-)
-"""The names of all verbs."""

@@ -1,4 +1,4 @@
-"""Which of some jobs a database refuses: found by putting in fewer at a time, down to one."""
+"""Which of some jobs a database refuses: found by adding ever fewer at a time, down to one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Given = Sequence[tuple[int, New]]
 def refusals(
     jobs: Given, put: Callable[[Given], None], translated: Callable[[Exception], StoreError]
 ) -> dict[int, str]:
-    """Why, by id. `put` stores some, in a transaction that is undone later; if it raises, none of these."""
+    """The reasons, by id. `put` stores some jobs in a transaction that is undone later; if it raises, it has stored
+    none."""
     try:
         put(jobs)
     except Exception as error:
@@ -33,12 +34,12 @@ def refusals(
 
 
 UNCHOSEN: Final = "\x1f"
-"""At the end of a key: no user's key has it."""
+"""The end of a key that hipq makes up: no user's key ends with it, since it cannot be printed."""
 
 
 def renamed(jobs: Sequence[tuple[int, New]], added: Collection[int]) -> list[tuple[int, New]]:
-    """Of jobs that came with their ids those that could not be added, since somebody chose such an id as a key: their
-    ids are promised, so they get keys that nobody can choose, since they cannot be printed."""
+    """The jobs that could not be added because somebody's job has their id as its key. Their ids are promised, so they
+    get keys that nobody can choose."""
     return [(job_id, replace(job, job_key=f"{job_id}{UNCHOSEN}")) for job_id, job in jobs if job_id not in added]
 
 

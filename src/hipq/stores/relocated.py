@@ -1,4 +1,5 @@
-"""A store whose jobs may move to another while programs use it (`hipq move`): they go on with that one, unawares."""
+"""A store whose jobs may move to another database while programs use it (`hipq move`). The programs go on there without
+noticing."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from hipq.stores.password import without_password
 from hipq.stores.protocols import Store
 
 PATIENT: Final = frozenset({"enqueue", "answer", "queue", "change_rules"})
-"""What programs ask for that have nobody else to try again for them, as engines do."""
+"""The verbs that are tried again here. Other verbs are for engines, which try again by themselves."""
 LONGEST_MOVE: Final = 60.0
-"""Seconds these wait while jobs are being moved."""
+"""Seconds to try again while jobs are being moved."""
 PAUSE: Final = 0.05
 _said: set[str] = set()
-"""Moves that this program was told of."""
+"""The moves that this program has logged."""
 
 
 class Destination(Store, Protocol):
@@ -28,7 +29,7 @@ class Destination(Store, Protocol):
 
 
 class Following(Forwarding):
-    """A verb that finds a signpost has done nothing, so it is done again where the signpost points."""
+    """Follows a signpost: a verb that finds one has done nothing, so it is called again where the signpost points."""
 
     def __init__(self, store: Store, there: Callable[[str], Destination], is_moving: Callable[[], bool]) -> None:
         self._store = self._first = store
@@ -38,7 +39,7 @@ class Following(Forwarding):
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
-        """What is no verb: the store's address, and what only its own kind has."""
+        """Whatever is not a verb: the store's address, and what only its kind has."""
         return getattr(self._store, name)
 
     def _call(self, verb: str, given: tuple[Any, ...], more: dict[str, Any]) -> Any:
@@ -61,8 +62,8 @@ class Following(Forwarding):
                 time.sleep(PAUSE)
 
     def _waits(self, name: str, given: tuple[Any, ...], store: Store) -> bool:
-        """Whether to try again: the file is locked because its jobs are being moved, and nobody else would. An
-        operator's change is a turn of no engine."""
+        """Whether to try again: the file is locked because its jobs are being moved, and no engine would try again. (A
+        `turn` of engine 0 is an operator's change.)"""
         patient = name in PATIENT or (name == "turn" and given[0] == 0)
         return patient and store is self._first and self._is_moving()
 

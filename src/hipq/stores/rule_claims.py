@@ -1,7 +1,5 @@
-"""What may start now, by the rules of its queue: the same for every store, which only reads for it.
-
-In the transaction of the claim, under the queue's admission lock if it has limits.
-"""
+"""Which jobs the rules of a queue let start now: the same for every store, which only reads for it. In the transaction
+of the claim, under the queue's admission lock if the queue has limits."""
 
 from __future__ import annotations
 
@@ -17,21 +15,22 @@ from hipq.stores.claim_groups import ClaimGroup, Head, LaneTurns, RankPosition, 
 from hipq.stores.claims import Claim
 
 After = tuple[str, str, int]
-"""A lane, windows and factor."""
+"""The lane, windows and factor of a claim group."""
 START: Final[After] = ("", "", 0)
 ALL: Final = 1 << 30
 _STEP: Final = 2
 LANES_AT_ONCE: Final = 64
-"""Claim groups of each type that a fair claim reads at a time: to list all of 10,000 lanes takes some 70 ms."""
+"""Claim groups of each type that a fair claim reads at a time. Listing all of 10,000 lanes takes some 70 ms."""
 _BEHIND: Final = "~"
-"""Sorts behind every list of windows."""
+"""Sorts after every list of windows."""
 _REST: Final = 20
-"""Times as long as it took to look through a full queue, nobody looks again,"""
+"""A full queue is not searched again for this many times as long as the last search took."""
 _DEAR: Final = 2_000
-"""Microseconds a sum may take before a claim looks first whether any job is ready: with a hundred thousand jobs that
-wait for their answers, it takes tens of milliseconds."""
+"""Microseconds that the sum of what is held may take before a claim first looks whether any job is ready: with a
+hundred thousand jobs that wait for their answers it takes tens of milliseconds."""
 _LONGEST_REST: Final = FRESH // 4
-"""and no longer than this: those who wait for a heavy job go by when it was last met."""
+"""Microseconds after which a full queue is searched again at the latest, since a heavy job must be met every so often
+for others to wait for it."""
 
 
 class Held(NamedTuple):
@@ -39,41 +38,41 @@ class Held(NamedTuple):
 
     by_lane: dict[str, int]
     lightest: int
-    """The least that any job has of it."""
+    """The least that one of these jobs holds."""
 
     @classmethod
     def of(cls, lanes: Iterable[tuple[str, int, int]]) -> Held:
-        """From each lane's sum and its least."""
+        """From the sum and the least of each lane."""
         found = list(lanes)
         return cls({lane: units for lane, units, _ in found}, min((least for _, _, least in found), default=UNIT))
 
 
 class Reader(Protocol):
-    """What a claim reads of one queue."""
+    """Reads one queue for a claim."""
 
     def look_ahead(
         self, types: Sequence[str], asked: Sequence[str], after: After, depth: int, passed: Sequence[int], places: int
     ) -> None:
-        """Read at once what the claim is about to ask for, where each statement costs a round trip: what counts against
-        limits, unless no job of the `asked` types is ready; the heads of these types behind a place; the jobs that
-        others have passed; and so many places behind the heads, in all."""
+        """Read in one round trip what the claim is about to ask for: what counts against limits, unless no job of the
+        `asked` types is ready; the heads of these types after a place; the jobs that others have passed; and this many
+        places after the heads, in all."""
 
     def held(self) -> Held:
         """What counts against limits."""
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
-        """The heads of these types' claim groups behind a place, up to so many a type, in order within a type."""
+        """The heads of these types' claim groups after a place, up to a number per type, in order within a type."""
 
     def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]:
-        """For each of some claim groups, up to so many places after a given one, in order."""
+        """For each of these claim groups, up to this many places after a given one, in order."""
 
     def these(self, ids: Sequence[int]) -> list[Head]:
-        """Those of these jobs that can still start, in order."""
+        """Which of these jobs can still start, in order."""
 
 
 @dataclass(slots=True)
 class LaneReader:
-    """The same of one lane only."""
+    """The heads of one lane only."""
 
     reader: Reader
     lane: str
@@ -87,7 +86,8 @@ class LaneReader:
         return self.reader.held()
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
-        """In steps: a lane has hardly ever more than one claim group, and those of other lanes would all be read."""
+        """Read in steps: a lane hardly ever has more than one claim group, and those of other lanes would all be
+        read."""
         step = _STEP
         while True:
             found = self.reader.heads(types, max(after, (self.lane, *START[1:])), min(step, depth))
@@ -108,38 +108,38 @@ def reading(reader: Reader, lane: str | None) -> Reader:
 
 
 def unasked(claim: Claim) -> Claim:
-    """What of a claim may start without a throttler's leave: critical jobs."""
+    """The part of a claim that may start without a throttler's consent: critical jobs."""
     return claim._replace(types=tuple(name for name in claim.types if name in claim.critical))
 
 
 class Picked(NamedTuple):
-    """What a claim may take, and what it left behind."""
+    """The jobs that a claim may take, and what it learned about the others."""
 
     ids: list[int]
     memory: str = "{}"
-    """What the queue's limits must remember."""
+    """What the queue's limits are to remember."""
     refused: bool = False
     again: int = 0
     closed: frozenset[str] = frozenset()
     group: Head | None = None
-    """In place of ids: the head of the only claim group that may start."""
+    """Instead of ids: the head of the only claim group that may start."""
 
 
 @dataclass(slots=True)
 class Past:
-    """What this process remembers of its claims of a queue."""
+    """What this process remembers of its claims from a queue."""
 
     lane: str = ""
-    """The lane that came last, where lanes take turns."""
+    """The lane that was served last, where lanes take turns."""
     rest_until: int = 0
-    """Until then, nobody looks for heavy jobs while the queue is full."""
+    """Until when a full queue is not searched for heavy jobs."""
     summing: int = 0
-    """Microseconds it took the last time to sum up what counts against limits."""
+    """Microseconds that the last sum of what counts against limits took."""
 
 
 @dataclass(slots=True)
-class Admit:
-    """One claim of a queue, in a turn that began at `now`."""
+class Picking:
+    """Picks the jobs for one claim of a queue, in a turn that began at `now`."""
 
     types: Sequence[str]
     critical: tuple[str, ...]
@@ -151,7 +151,7 @@ class Admit:
     clock: Callable[[], int]
     past: Past
     hands: int
-    """Where a rate counts starts, no more are picked than can start at once."""
+    """The free hands. Where a rate counts starts, no more jobs than these are picked."""
 
     @property
     def _wanted(self) -> int:
@@ -181,16 +181,16 @@ class Admit:
         return self._picked(ids, found, admission, self.memory)
 
     def look(self) -> Picked:
-        """The same, for a throttler to choose from: nothing starts yet."""
+        """The first jobs that may start, for a throttler to choose from: nothing starts yet."""
         if self.rules.paused:
             return Picked([], self.memory)
         admission, lane = self._admission(), self.past.lane
         ids, found = self._first(admission)
         self.past.lane = lane  # to look is not to take a turn
-        return self._picked(ids, found, admission, admission.glimpsed())
+        return self._picked(ids, found, admission, admission.memory_after_look())
 
     def pick_of(self, ids: Sequence[int]) -> Picked:
-        """Of the jobs a throttler admitted those the other rules admit too."""
+        """Which of the jobs that a throttler admitted the other rules admit too."""
         admission = self._admission(met=False)
         found = seen(self.reader.these(ids), self.rules, self.now)
         able = [] if self.rules.paused else found.able
@@ -216,8 +216,8 @@ class Admit:
         return self.types
 
     def _admission(self, *, met: bool = True) -> Admission:
-        """By the time as it is under the lock: a process may have been stopped since its turn began, and starts that
-        are written down too early would let a rate be exceeded."""
+        """The view of the queue's limits for this claim, at the time under the lock: a process may have been stopped
+        since its turn began, and starts that are noted too early would let a rate be exceeded."""
         if not self.rules.in_force:
             return Admission(self.rules, self.critical, {}, self.memory, self.now)
         began = self.clock()
@@ -230,8 +230,8 @@ class Admit:
         return admission
 
     def _first(self, admission: Admission) -> tuple[list[int], Seen]:
-        """Where a limit of the whole queue is full, only critical jobs can start, and heavy ones be met: all lanes are
-        looked through for those, but not all the time."""
+        """The first jobs that may start. If a limit of the whole queue is full, only critical jobs can, and heavy jobs
+        must be met: all lanes are searched for these, but not all the time."""
         began = self.clock()
         full = admission.full
         types = self._lookable(began) if full else self.types
@@ -268,7 +268,7 @@ class Admit:
         return turns.picked
 
     def _round(self, types: Sequence[str], last: str) -> Iterator[list[Head]]:
-        """All lanes, some at a time, from the one after `last` round to it again."""
+        """All lanes, a few at a time, from the one after `last` round to it again."""
         after: After | None = (last, _BEHIND, 0)
         while after:
             heads, horizon = self._whole_lanes(types, after)
@@ -281,7 +281,7 @@ class Admit:
             after = None if horizon is None or horizon >= last else (horizon, _BEHIND, 0)
 
     def _whole_lanes(self, types: Sequence[str], after: After) -> tuple[list[Head], str | None]:
-        """Some lanes, each with all its claim groups, and the last of them; None = all that follow."""
+        """A few lanes, each with all its claim groups, and the last of these lanes; None = all that follow."""
         depth = LANES_AT_ONCE
         while True:
             heads = self.reader.heads(types, after, depth)
@@ -295,7 +295,8 @@ class Admit:
 
 
 def _cut(heads: Sequence[Head], depth: int) -> str | None:
-    """The first lane that may not be listed whole: the last one of a type that may have more. None = there is none."""
+    """The first lane that may be listed incompletely: the last one of a type that may have more. None = there is
+    none."""
     listed: dict[str, list[str]] = {}
     for head in heads:
         listed.setdefault(head.group.job_type, []).append(head.group.lane)

@@ -22,21 +22,22 @@ LISTENERS: Final = "listener"
 """The kind of notes in which listeners report, by instance and stream."""
 
 NEXT: Final = chr(1)
-"""The first character: no name lies between a name and that name with this at its end."""
+"""The first character. No name sorts between a name and that name with this appended."""
 LAST: Final = chr(0x10FFFF)
-"""Behind all other characters, in either store."""
+"""The last character: it sorts after all others, in every store."""
 
 TOP: Final = "~"
-"""Behind the names of all tenants, and of all their lanes."""
+"""Sorts after the names of all tenants, and of all their lanes."""
 
 STRATEGIES: Final = "strategies"
-"""In what an engine says that it serves, beside its queues: the retry strategies that are registered there."""
+"""The entry of an engine's `serves` that lists the retry strategies which are registered there. All others are
+queues."""
 
 CRONS: Final = "crons"
-"""In the same place: the cron schedules in its code, with their queues before them."""
+"""The entry of an engine's `serves` that lists the cron schedules in its code, each with its queue before it."""
 
 EndPlace = tuple[int, int]
-"""Of a final job among those of its queue: when it ended, and its id."""
+"""The place of a final job among those of its queue: when it ended, and its id."""
 
 EARLIEST: Final[EndPlace] = (-(1 << 62), 0)
 
@@ -63,21 +64,21 @@ class Holder(NamedTuple):
     id: int
     lane: str
     held: int
-    """Thousandths of a unit."""
+    """What it holds, in thousandths of a unit."""
     owner: int
 
 
 class Limits(NamedTuple):
-    """A queue's rules, and how far its limits are used."""
+    """A queue's rules, and how much of its limits is used."""
 
     rules: Rules
     memory: str
     held: dict[str, int]
-    """Thousandths of units, by lane."""
+    """What jobs hold, in thousandths of units, by lane."""
     holders: list[Holder]
-    """Who holds them, the heaviest first; not all, if they are very many."""
+    """The jobs that hold most, the heaviest first. Of very many, not all are listed."""
     note: str
-    """Why the queue's throttler could not be asked the last time; "" if it could."""
+    """Why the queue's throttler could not be asked the last time; "" = it could."""
 
 
 class WaitingLane(NamedTuple):
@@ -86,11 +87,11 @@ class WaitingLane(NamedTuple):
     job_type: str
     lane: str
     jobs: int
-    """How many there are, up to what was asked for."""
+    """How many there are. Counting stopped at what was asked for."""
 
 
 class Usage(NamedTuple):
-    """What a tenant has in a queue that is not final."""
+    """What a tenant has in a queue, final jobs apart."""
 
     jobs: int
     size: int
@@ -101,17 +102,17 @@ class Depth(NamedTuple):
     """How many jobs of a phase there are."""
 
     phase: str
-    """Jobs in the hands of engines are "executing", whatever their code."""
+    """The phase. Jobs that engines have are "executing", whatever code of theirs runs."""
     jobs: int
-    """As far as it was counted."""
+    """How many there are, as far as they were counted."""
     due: int
-    """When the first of them was or is due; of those that wait, their first deadline. 0 = there are none."""
+    """When the first of them was or is due; of waiting jobs, the first deadline. 0 = there are none."""
     job_type: str = ""
-    """Of ready jobs; "" = all types of others."""
+    """The type of ready jobs; "" for other phases, which are counted over all types."""
 
 
 class Counts(NamedTuple):
-    """What there is in a queue, each as far as it was counted."""
+    """Counts of a queue's jobs, each as far as it was counted."""
 
     ready: int
     scheduled: int
@@ -119,19 +120,19 @@ class Counts(NamedTuple):
     waiting: int
     parked: int
     retry: int
-    """Of those that are ready or scheduled, the ones that failed or were given back before."""
+    """Jobs that are ready or scheduled, and that failed or were given back before."""
     failed: int
-    """Ended without success since a moment; those that were cancelled do not count."""
+    """Jobs that ended without success since a moment, cancelled ones apart."""
     done: int
-    """Ended since a moment."""
+    """Jobs that ended since a moment."""
     next_start: int
-    """When the first scheduled job is due, and"""
+    """When the first scheduled job is due; 0 = there is none."""
     next_timeout: int
-    """when the first waiting one times out; 0 = there is none."""
+    """When the first waiting job times out; 0 = there is none."""
 
 
 class Counted(NamedTuple):
-    """Jobs of one type that are alike."""
+    """A count of jobs that have the same type, state and phase."""
 
     job_type: str
     state: str
@@ -149,7 +150,7 @@ class EngineSeen(NamedTuple):
     serves: dict[str, list[str]]
     """The job types it has code for, by the number of their queue."""
     critical: Mapping[str, list[str]] = MappingProxyType({})
-    """Of those the ones that limits do not hold up."""
+    """Of these job types, the critical ones, which limits do not hold up."""
     strategies: tuple[str, ...] = ()
     """The retry strategies that are registered there."""
     crons: frozenset[str] = frozenset()
@@ -157,7 +158,7 @@ class EngineSeen(NamedTuple):
     lease: float = 0.0
     """Seconds until its lease is over, unless it is renewed."""
     version: str = ""
-    """The hipq that runs there; "" = it did not say."""
+    """The version of hipq that runs there; "" = it did not say."""
     since: int = 0
     """When it took the lease; 0 = it did not say."""
 
@@ -165,7 +166,7 @@ class EngineSeen(NamedTuple):
     def of(
         cls, engine_id: int, label: str, serves: str, lease: float = 0.0, version: str = "", since: int = 0
     ) -> EngineSeen:
-        """From what `take_lease` was given; a critical type has a `!` before its name there."""
+        """An engine from what `take_lease` was given, where critical types have a `!` before their names."""
         found: dict[str, list[str]] = msgspec.json.decode(serves)
         strategies, crons = found.pop(STRATEGIES, []), found.pop(CRONS, [])
         return cls(
@@ -190,7 +191,7 @@ class Crew(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """What became of an answer that came."""
+    """What became of an answer that arrived."""
 
     outcome: Answered
     id: int
@@ -198,7 +199,7 @@ class Delivered(NamedTuple):
     job: int
     """The job it belongs to; 0 = none yet."""
     change: Change | None = None
-    """What that job did about it."""
+    """The change of that job, if there was one."""
     placed: Sequence[Placed] = ()
     """Earlier answers to the job that were moved with it."""
     late: tuple[Row, Kept] | None = None
@@ -206,11 +207,24 @@ class Delivered(NamedTuple):
     answer, because the store may be away right after it."""
 
 
+class Maintained(NamedTuple):
+    """What one step of maintenance did."""
+
+    late: int
+    """Answers that were marked as late."""
+    answers: int
+    """Answers that were deleted."""
+    progress: int
+    """Jobs that have ended and whose progress was deleted."""
+    folded: bool
+    """Whether counters were folded, so that there may be more to fold."""
+
+
 class Pruned(NamedTuple):
     """What one step of a prune did."""
 
     deleted: int
     last: EndPlace | None
-    """Where it has come to; None = there is nothing more to look at."""
+    """How far it has come; None = there is nothing more to look at."""
     before: EndPlace
-    """Up to where the next steps go."""
+    """The place up to which the next steps go."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from hipq.job.model import New
 from hipq.job.states import READY
@@ -14,23 +14,43 @@ from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.values import Stored
 
 News = Mapping[int, RankPosition]
-"""Queues in which something may have changed, by number, each with the first place of that; `TOP`: whoever serves the
-queue has to look. A sleeper that was woken for no queue in particular has news of the queue `HERE` or `ELSEWHERE`."""
+"""Queues in which something may have changed, by number, each with the first place where; `TOP`: whoever serves the
+queue has to look. News about no queue in particular is under `HERE` or `ELSEWHERE`."""
 HERE: Final = 0
-"""In place of a queue: something happened in this process, in any of its queues."""
+"""In place of a queue's number: something happened in this process, in any of its queues."""
 ELSEWHERE: Final = -1
-"""In place of a queue: another process has changed something in the database, and nothing says in which queue."""
+"""In place of a queue's number: another process has changed something in the database, in an unknown queue."""
 NOTIFIED: Final[News] = {HERE: TOP}
 NO_NEWS: Final[News] = {}
 
 SOON: Final = 120 * SECOND
-"""A job due later than this is found by the engines' own looking, which is once a minute at least."""
+"""Microseconds. A job that is due later than this is found by the engines' own looks, which come once a minute at
+least."""
+
+
+class Waking(Protocol):
+    """What an engine sleeps on, and what wakes it."""
+
+    def wait(self, seconds: float) -> News:
+        """Sleep until something may have changed, and return where. No news: a handler has ended, or the time is
+        over."""
+
+    def notify(self, *, done: bool = False) -> None:
+        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
+        May be called from any thread and any signal handler."""
+
+    @property
+    def hears_queues(self) -> bool:
+        """Whether this process hears news of others that says which queue it is about."""
+
+    def clear(self) -> None:
+        """All handlers that have ended so far are known: they do not end the next wait."""
 
 
 class Waker:
-    """A pipe with flags in front: to notify costs a system call only while somebody sleeps.
+    """A pipe with flags in front of it: notifying costs a system call only while somebody sleeps.
 
-    There may be news; or a handler here is done, which is no reason to look for more.
+    There is news, or a handler has ended, which is no reason to look for work.
     """
 
     def __init__(self) -> None:
@@ -56,7 +76,7 @@ class Waker:
             self._wake()
 
     def clear(self) -> None:
-        """The handlers that are done until now are known: they need not end the next wait."""
+        """All handlers that have ended so far are known: they do not end the next wait."""
         self._done = False
 
     def _wake(self) -> None:
@@ -66,8 +86,8 @@ class Waker:
             pass  # the pipe is full, and nobody has read it yet; or a handler closed it, which the engine notices
 
     def sleep(self, seconds: float, also: Sequence[int] = ()) -> tuple[bool, list[int]]:
-        """Sleep until somebody notifies; whether there is news, and those of the other descriptors that have something
-        to read."""
+        """Sleep until somebody notifies. Returns whether there is news, and which of the other descriptors have
+        something to read."""
         self._sleeping = True  # before looking at the flags: who notifies from here on writes to the pipe
         try:
             ready = _readable([self._reading, *also], 0 if self._news or self._done else max(seconds, 0))
@@ -87,12 +107,13 @@ class Waker:
         return news, ready
 
     def wait(self, seconds: float) -> News:
-        """Sleep until something may have changed, or a handler has ended or the time is over: then there is no news."""
+        """Sleep until something may have changed, and return where. No news: a handler has ended, or the time is
+        over."""
         return NOTIFIED if self.sleep(seconds)[0] else NO_NEWS
 
     @property
     def hears_queues(self) -> bool:
-        """Whether other processes tell this one in which queue something has changed."""
+        """Whether other processes say in which queue something has changed."""
         return False
 
     def close(self) -> None:
@@ -108,7 +129,7 @@ def _readable(descriptors: list[int], seconds: float) -> list[int]:
 
 
 def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, RankPosition]]:
-    """The queues and places of those that were added and are due soon."""
+    """The queues and places of the jobs that were added and are due soon."""
     for job, (job_id, duplicate) in zip(jobs, stored, strict=True):
         if not duplicate and is_soon(job):
             yield job.queue, (job.rank, job_id)
@@ -119,7 +140,7 @@ def is_soon(job: New) -> bool:
 
 
 def lowest(places: Iterable[tuple[int, RankPosition]]) -> dict[int, RankPosition]:
-    """The first place of each queue."""
+    """The first place in each queue."""
     found: dict[int, RankPosition] = {}
     for queue, place in places:
         if queue not in found or place < found[queue]:

@@ -238,7 +238,7 @@ class Drive:
             lease=A_DAY if real else LONGEST,
             chance=random.Random(0),
             added=app.added,
-            bring=lambda kept: app.answers.deliver_inserted(kept),
+            deliver=lambda kept: app.answers.deliver_inserted(kept),
             run_spawned=lambda work: work(),
         )
         return Driven(app, Engine(setup), hands, serves)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from hipq import config
 from hipq.errors import Invalid, shown
+from hipq.job.names import whole
 from hipq.job.when import duration, seconds
 from hipq.waiter.claims import ItemClaims
 from hipq.waiter.clients import AwsClients
@@ -62,8 +63,7 @@ class Waiter:
         self.delay = _usual_delay() if delay is None else seconds(delay, "delay", least=0.01)
         if not isinstance(scheduler, str) or not 0 < len(scheduler.encode(errors="replace")) <= 1024:
             raise Invalid(f"scheduler must be a short text, not {shown(scheduler)}")
-        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 64:
-            raise Invalid(f"threads must be between 1 and 64, not {shown(threads)}")
+        whole(threads, "threads", 1, 64)
         self.handlers: dict[str, Handling] = {}
         self.clock = AwsClock(clock)
         self.clients = AwsClients(session, endpoint_url, region, self.clock)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hipq.dashboard import job_filter
-from hipq.dashboard.looking import QUEUES, Counted, count
+from hipq.dashboard.looking import QUEUES, Counted, Page, Search, count
 from hipq.dashboard.looking import page as page_of
 from hipq.dashboard.visit import PageRoute, Reply, Role, Visit, redirect
 from hipq.errors import Invalid, NotFound
@@ -53,20 +53,14 @@ def page(site: Site, visit: Visit) -> Reply:
     found = page_of(site.store, searches, after, LIMIT, began=began)
     names = {queue.number: name for name, queue in site.queues.items()}
     lines = [_line(site, row, names) for row in found.rows]
-    is_counted = bool(found.looked) or not (after or found.after)
-    counted = Counted(len(lines), not found.looked) if is_counted else count(site.store, searches, MOST)
-    counted = counted._replace(jobs=max(counted.jobs, len(lines)))
     return site.render(
         "jobs.html",
         visit,
         now=site.store.now(),
         asked=asked,
-        chips=[
-            (job_filter.SAID[name], value, visit.linked(**{name: "", "after": "", "part": ""}))
-            for name, value in asked.items()
-        ],
+        chips=_chips(visit, asked),
         lines=lines,
-        counted=counted,
+        counted=_counted(site, searches, found, is_all=not (after or found.after)),
         most=MOST,
         looked=found.looked,
         unsearched=PAYLOAD_LIMIT,
@@ -90,6 +84,19 @@ def _line(site: Site, row: Brief, names: Mapping[int, str]) -> Line:
     error = told.strip().partition("\n")[0][:_ERROR]
     took = (row.update_time - max(row.create_time, row.scheduled_run_time)) / SECOND if row.state == FINAL else None
     return Line(row, names.get(queue_of(row.id), ""), error, None if took is None else max(took, 0.0))
+
+
+def _counted(site: Site, searches: Sequence[Search], found: Page, *, is_all: bool) -> Counted:
+    """How many jobs there are; those on the page at least, though some may have gone meanwhile."""
+    shown = len(found.rows)
+    counted = Counted(shown, not found.looked) if found.looked or is_all else count(site.store, searches, MOST)
+    return counted._replace(jobs=max(counted.jobs, shown))
+
+
+def _chips(visit: Visit, asked: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """What is asked for, each with the page that asks for the rest."""
+    said = job_filter.SAID
+    return [(said[name], value, visit.linked(**{name: "", "after": "", "part": ""})) for name, value in asked.items()]
 
 
 def _part(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Why a job does not run now, or what it is doing: a look at a job, and no step of its life.
+"""Why a job does not run now, or what it is doing. A look at a job, not a step of its life.
 
 Everything that can hold a job up is checked in turn; the first thing that does is the reason. Pure: the app reads the
 row, the limits and the engines.

@@ -21,7 +21,7 @@ from hipq.limits.rules import Rules
 from hipq.stores.values import EngineSeen, Limits
 
 HOLDERS: Final = 10
-"""Jobs that are listed as holding units of a limit, at most."""
+"""The most jobs to list as holding units of a limit."""
 
 _remembered = msgspec.json.Decoder(Remembered)
 
@@ -32,7 +32,7 @@ def later(row: Row, now: int) -> Why:
     at = utc_text(row.scheduled_run_time)
     found: dict[str, Any] = {"scheduled_run_time": to_datetime(row.scheduled_run_time)}
     opens = _opening(row, now)
-    shut = opens >= row.scheduled_run_time  # else it is wanted at a later opening, or inside of one
+    shut = opens >= row.scheduled_run_time  # if not, its time is inside a window, or at a later opening
     if row.state == states.RETRY and event not in (JobEvent.WINDOW_CLOSED, JobEvent.DEFERRED):
         error = fault(row)
         when = f"{at}, when its window opens" if shut else at
@@ -61,7 +61,7 @@ def _shut(row: Row, opens: int) -> Why:
 
 # -- its time has come -----------------------------------------------------------------------------------------------
 def barred(row: Row, rules: Rules, engines: Sequence[EngineSeen], now: int) -> Why | None:
-    """What keeps the job from starting however much room there is."""
+    """What keeps the job from starting, however much room its limits leave."""
     if not serving(row, engines):
         found = {"job_type": row.job_type, "engines": listed(engines)}
         return Why(Reason.NO_CODE if engines else Reason.NO_ENGINE, none_serving(row, engines), found)
@@ -114,7 +114,7 @@ def is_next(has_throttler: bool) -> Why:
 
 # -- only limits hold it up: the same code decides here and in claims ---------------------------------------------
 def passed(row: Row, limits: Limits) -> list[int]:
-    """The heavy jobs that others pass, as claims remember, in the pools in which this job counts."""
+    """The heavy jobs that others pass, as claims remember them, in the pools in which this job counts."""
     found = _remembered.decode(limits.memory).passed
     places = [found[name] for name in limits.rules.by_pool(row.lane) if name in found]
     return [job_id for job_id, _, _ in places if job_id != row.id]
@@ -148,12 +148,12 @@ def limited(row: Row, limits: Limits, engines: Sequence[EngineSeen], now: int, h
 
 
 def _before(other: Row, row: Row, rules: Rules) -> bool:
-    """Whether claims come to the other job first, or may."""
+    """Whether claims come to the other job first, or may do so."""
     return other.phase == states.READY and (_take_turns(other, row, rules) or _place(other) < _place(row))
 
 
 def _take_turns(other: Row, row: Row, rules: Rules) -> bool:
-    """Whether the lanes of the two jobs take turns: each engine knows for itself which lane is next."""
+    """Whether the lanes of the two jobs take turns: then each engine knows only for itself which lane is next."""
     return rules.lanes == "fair" and other.lane != row.lane
 
 

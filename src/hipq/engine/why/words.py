@@ -1,4 +1,4 @@
-"""Engines, errors and histories as the sentences of `why` have them."""
+"""Engines, errors and histories in the words of the sentences that `why` makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hipq.stores.values import EngineSeen
 
 _LINK: Final = re.compile(r"^\s*For further information visit https://\S+$", re.MULTILINE)
 NAMED: Final = 3
-"""Jobs and engines that a sentence names, at most."""
+"""The most jobs or engines that one sentence names."""
 
 
 def some(noun: str, names: Sequence[str]) -> str:
@@ -60,7 +60,7 @@ def fault(row: Row) -> str | None:
 
 
 def on_one_line(text: object) -> str:
-    """Without the links that Pydantic's errors have, one for each field."""
+    """The text without the links that Pydantic's errors have, one for each field."""
     return clean(" ".join(_LINK.sub("", str(text)).split()), 300)
 
 

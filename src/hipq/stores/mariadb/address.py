@@ -38,7 +38,12 @@ def options_of(url: str) -> dict[str, Any]:
         "host": host["host"].strip("[]") or "localhost", "port": int(host["port"] or 3306), "database": database,
         "user": unquote(user) or None, "password": unquote(password),
     }  # fmt: skip
-    for name, value in parse_qsl(match["query"], keep_blank_values=True):
+    return found | _options_in(match["query"])
+
+
+def _options_in(query: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in KEYS:
             known = name if re.fullmatch(r"\w{1,40}", name) else "a key that is no word"
             raise Invalid(f"the URL has {known}, which is unknown; known are {', '.join(KEYS)}")

@@ -9,8 +9,13 @@ from hipq.job.states import EXECUTING, NONE, PARKED, READY, SCHEDULED, WAITING, 
 from hipq.stores.filters import Filter
 
 _SMALL: Final = {EXECUTING: "_owner", PARKED: "_parked"}
-"""Indexes of phases that few jobs have; and those of all phases:"""
+"""The indexes of phases that few jobs have."""
 _PHASES: Final = {**_SMALL, READY: "_ready", SCHEDULED: "_due", WAITING: "_due"}
+"""The indexes of all phases."""
+
+
+_BY_KEY: Final = {"live": "_key", "final": "_named"}
+_BY_CODE: Final = {"live": "_retry", "final": "_code"}
 
 
 def page(wanted: Filter, table: str) -> Mapping[str, str]:
@@ -23,7 +28,7 @@ def page(wanted: Filter, table: str) -> Mapping[str, str]:
 def condition(wanted: Filter, index: str) -> str:
     """The words of a column that the index has are said of that column, too."""
     found = wanted.condition()
-    if index in ("_retry", "_code"):
+    if index in _BY_CODE.values():
         found += f" AND wrong = '{wanted.code}'" if wanted.code != NONE else " AND wrong = 'NONE'"
     if index == "_parked":
         found += " AND parked IS NOT NULL"
@@ -34,13 +39,13 @@ def condition(wanted: Filter, index: str) -> str:
 
 def _index(wanted: Filter, table: str) -> str:
     if wanted.tenant:
-        return "_tenant" if not wanted.job_key else "_key" if table == "live" else "_named"
+        return _BY_KEY[table] if wanted.job_key else "_tenant"
     if wanted.until and not wanted.few:
-        return "id" if wanted.code in ("", Code.OK) else "_retry" if table == "live" else "_code"
+        return "id" if wanted.code in ("", Code.OK) else _BY_CODE[table]
     if wanted.job_key or wanted.prefix:
         return "_key"
     if wanted.code not in ("", Code.OK) and (table == "final" or wanted.code in (NONE, Code.RETRY, Code.ERROR)):
-        return ("_retry" if table == "live" else "_code") if _is_wrong(wanted, table) else ""
+        return _BY_CODE[table] if _is_wrong(wanted, table) else ""
     if wanted.owned is not None:
         return "_owner" if wanted.owned else "_todo"
     return (_PHASES if wanted.few else _SMALL).get(wanted.phase, "")

@@ -40,11 +40,10 @@ from hipq.stores.mariadb.setup import SetupVerbs
 from hipq.stores.mariadb.turn import MariaTake, Settle, add_counters
 from hipq.stores.mariadb.wake import PollingWaker, Teller, Told
 from hipq.stores.password import without_password
-from hipq.stores.sql.activity import ActivityVerbs
-from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
 from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
@@ -60,9 +59,7 @@ GATHERED: Final = 15 * MINUTE
 _NOW: Final = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
 
 
-class MariaStore(
-    SetupVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs, ActivityVerbs
-):
+class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
     _settle: Settle
     _rulebook: MariaRulebook
     at_once = POOL_SIZE
@@ -237,13 +234,13 @@ class MariaStore(
         return self._transaction(work, patient=False)
 
     # -- counters ---------------------------------------------------------------------------------------------------
-    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
         """Also what connections have counted in minutes that are over, so that there is little to read."""
         over = beginning(now - MINUTE * SECOND, MINUTE)
         for queue in queues:
             values = {"queue": queue, "grain": MINUTE, "since": over - GATHERED * SECOND, "until": over}
             self._transaction(lambda sql, v=values: self._folded_into(sql, MINUTE, "writer <> 0", v), patient=False)  # type: ignore[misc]
-        return super().fold_activity(queues, now)
+        return super()._fold_activity(queues, now)
 
     def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
         if not into:

@@ -54,7 +54,8 @@ class AddingVerbs(SetupVerbs):
         return stored
 
     def _added_one(self, conn: Connection, job: New, all_or_nothing: bool) -> Stored:
-        """Told with what stores it: a notice is a commit, and a second one would cost as much as the first."""
+        """The notice is in the statement that stores the job: a notice is a commit, and a second one would cost as much
+        as the first."""
         notify = is_soon(job) and self._notices.wanted(job.queue, (job.rank, LATEST_ID))
         told = False
         try:
@@ -68,7 +69,7 @@ class AddingVerbs(SetupVerbs):
         return stored
 
     def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
-        """Insert inside a user's transaction; an error undoes our part of it and no more."""
+        """Insert inside a user's transaction. An error undoes only what hipq did in it."""
         conn = usable(conn)
         try:
             if not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:

@@ -32,7 +32,7 @@ class Bridged:
 
     @property
     def info(self) -> Self:
-        """Where psycopg says the state of the transaction."""
+        """The place where psycopg has the state of the transaction."""
         return self
 
     @property

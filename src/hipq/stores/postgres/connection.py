@@ -36,9 +36,9 @@ POOL_SIZE: Final = 10
 _CLOSED: Final = "PostgreSQL: this store was closed"
 POOL_SECONDS: Final = 1.5
 IN_VAIN_SECONDS: Final = 0.5
-"""How long after a look that failed, and was not needed, the calls of the same thread fail with it. See `in_vain`."""
+"""Seconds for which the calls of a thread fail at once, after a look that failed and was not needed. See `in_vain`."""
 CALLER_SECONDS: Final = 10.0
-"""How long a program that adds a job, or brings an answer, waits for a transaction that has taken its key."""
+"""Seconds that a program which adds a job, or brings an answer, waits for a transaction that has taken its key."""
 _DEFAULTS: Final = {
     "application_name": "hipq",
     "connect_timeout": 2,
@@ -48,7 +48,7 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": 15_000,
 }
 HEARD_SECONDS: Final = 5.0
-"""How long a notice may take to the connection that LISTENs: a busy server is slow."""
+"""Seconds that a notice may take to the connection that LISTENs: a busy server is slow."""
 LISTEN_VARIABLE: Final = "HIPQ_LISTEN_URL"
 _STATEMENT_MODE: Final = (
     "PostgreSQL: the pooler in between is in statement mode, which has no transactions, and hipq needs them: "
@@ -58,7 +58,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())  # else the pool'
 
 
 def translated(error: Exception) -> StoreError:
-    """A database error as one of ours: it may pass, or it never will."""
+    """A database error as one of hipq's: it may pass, or it never will."""
     text = _first_line(error)
     if "statement pooling" in text:
         return StoreBroken(_STATEMENT_MODE)
@@ -75,7 +75,7 @@ def _first_line(error: Exception) -> str:
 
 
 class CannotListen(Exception):
-    """No notice comes by the address that is meant for LISTEN. `later`: seconds until it may be worth another try."""
+    """No notice comes by the address that is meant for LISTEN. `later`: seconds until another try may be worth it."""
 
     def __init__(self, reason: str, later: float) -> None:
         super().__init__(f"{LISTEN_VARIABLE}: {reason}")
@@ -95,7 +95,7 @@ def _gone(conn: Connection) -> bool:
 
 
 def _hears(conn: Session, channel: str) -> bool:
-    """Whether a notice comes in on this channel."""
+    """Whether a notice arrives on this channel."""
     until = time.monotonic() + HEARD_SECONDS
     while (left := until - time.monotonic()) > 0:
         select.select([conn.fileno()], [], [], left)
@@ -107,7 +107,8 @@ def _hears(conn: Session, channel: str) -> bool:
 
 
 def in_transaction(conn: Connection, work: Callable[[], T]) -> T:
-    """Do it in a transaction, committed or undone. Two that free and take each other's keys may deadlock: once more."""
+    """Run `work` in a transaction, committed or undone. Two that free and take each other's keys may deadlock: then
+    once more."""
     for _ in range(TRIES):
         try:
             with conn.transaction():
@@ -119,7 +120,8 @@ def in_transaction(conn: Connection, work: Callable[[], T]) -> T:
 
 
 def patiently(conn: Connection, work: Callable[[], T]) -> T:
-    """The same for a program that is no engine: no lease ends meanwhile, so it may wait longer for somebody's lock."""
+    """Run `work` in a transaction for a program that is no engine: no lease ends meanwhile, so it may wait longer for
+    somebody's lock."""
 
     def slowly() -> T:
         seconds = CALLER_SECONDS - LOCK_SECONDS
@@ -201,8 +203,8 @@ class Connections:
         return None
 
     def _connected_to_hear(self, url: str, options: Mapping[str, Any]) -> Session:
-        """At the address that is meant for it. Whether that leads to the same database, and to one session of it, is
-        tried: a notice from a connection of the pool must be heard there."""
+        """A connection at the address that is meant for LISTEN. Whether that leads to the same database, and to one
+        session of it, is tried: a notice from a connection of the pool must arrive there."""
         try:
             conn = self._connected(url, options)
         except psycopg.Error as error:
@@ -232,16 +234,17 @@ class Connections:
         return conn
 
     def in_vain(self, error: StoreError, began: float) -> None:
-        """This thread has waited for something that it can do without, and now does what it wanted that for. The server
-        has had its time already: the next call fails at once instead of waiting as long again. But not if there was no
-        wait (a connection was broken, and the next one may not be), nor if somebody else had a lock."""
+        """This thread has waited in vain for something that it can do without. The server has had its time already: so
+        the next call fails at once instead of waiting as long again. But not if there was no wait (a connection was
+        broken, and the next one may not be), nor if somebody else had a lock."""
         now = time.monotonic()
         if now - began >= POOL_SECONDS and not isinstance(error, StoreBusy):
             self._vain.found = error, now + IN_VAIN_SECONDS
 
     @contextmanager
     def using(self, answer_seconds: float = 0) -> Iterator[Connection]:
-        """A connection in autocommit mode. `answer_seconds`: for what may take the server longer than most calls."""
+        """A connection in autocommit mode. `answer_seconds`: for statements that may take the server longer than
+        most."""
         began = time.monotonic()
         self.check_fork()
         with self._lock:

@@ -21,7 +21,7 @@ _COLUMNS: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in
 """The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
 
 _PARENT: Final = "(substring(meta, '[0-9]+')::numeric)"
-"""As in the indexes _parent."""
+"""The parent of a child, as in the indexes _parent."""
 
 
 def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[bytes]:

@@ -19,9 +19,9 @@ from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
 
 COPY_FROM: Final = 200
-"""Rows from which COPY is worth its savepoint: a quarter faster than JSON at 200, twice as fast at 5,000."""
+"""From this many rows on COPY is worth its savepoint: a quarter faster than JSON at 200, twice as fast at 5,000."""
 CHUNK: Final = 1000
-"""Rows in one statement: with payloads as large as they come some megabytes."""
+"""Rows in one statement: with the largest payloads that is some megabytes."""
 _COLUMNS: Final = {
     "id": "int8", "tenant": "text", "lane": "text", "job_type": "text", "job_key": "text", "job_data": "text",
     "phase": "text", "rank": "text", "priority": "int8", "throttle_factor": "int8", "time_windows": "text",
@@ -35,19 +35,19 @@ AnyConnection = psycopg.Connection[Any]
 
 
 def in_json(rows: Iterable[Any]) -> str:
-    """Rows as one parameter. Lists, one a column, cost the client seven to forty times as much."""
+    """Rows as one parameter. Lists, one per column, cost the client seven to forty times as much."""
     return msgspec.json.encode(list(rows)).decode()
 
 
 def cursor(conn: AnyConnection) -> psycopg.Cursor[tuple[Any, ...]]:
-    """A plain cursor, also on a user's connection that gives dictionaries."""
+    """A cursor that returns tuples, also on a user's connection that returns dictionaries."""
     if isinstance(conn, Bridged):
         return cast("psycopg.Cursor[tuple[Any, ...]]", conn)
     return conn.cursor() if isinstance(conn, Session) else psycopg.Cursor(conn, row_factory=tuple_row)
 
 
 def keep(conn: AnyConnection, payloads: Iterable[tuple[int, str]]) -> None:
-    """Put large payloads aside, in the transaction that stores their rows."""
+    """Write large payloads to the side table, in the transaction that stores their rows."""
     if some := large.oversized(payloads):
         query = (
             b"INSERT INTO hipq_payloads (id, data) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET data = excluded.data"
@@ -61,7 +61,7 @@ class Insert(SqlInsert):
         self._shortcuts: dict[bytes, Shortcut] = {}
 
     def one(self, conn: AnyConnection, job: New, all_or_nothing: bool, notify: bool) -> Stored:
-        """A job with a small payload, in one round trip, with a notice or without."""
+        """Add a job with a small payload in one round trip, with a notice or without."""
         query = self._statements.of("insert_one", job.queue)
         if (insert := self._shortcuts.get(query)) is None:
             insert = self._shortcuts[query] = Shortcut(query, _COLUMNS | {"notify": "bool"})
@@ -81,7 +81,7 @@ class Insert(SqlInsert):
         return [job_id for (job_id,) in cursor(conn).execute(query, {"ids": ids}).fetchall()]
 
     def _put(self, conn: AnyConnection, queue: int, jobs: Sequence[tuple[int, New]], may_copy: bool) -> set[int]:
-        """The ids of those that went in."""
+        """Insert rows. Returns the ids of those that were added."""
         rows = [inserted(job_id, job) for job_id, job in jobs]
         ids = [job_id for job_id, _ in jobs]
         if not may_copy or len(rows) < COPY_FROM or not self._copy(conn, queue, rows):
@@ -91,7 +91,7 @@ class Insert(SqlInsert):
         return added
 
     def _copy(self, conn: AnyConnection, queue: int, rows: list[tuple[Any, ...]]) -> bool:
-        """All of them or, where a key is taken, none; then False."""
+        """Add all of these or, if a key is taken, none: then False."""
         into = f"{self._statements.table(queue)} ({', '.join(_COLUMNS)})"
         try:
             with conn.transaction(), cursor(conn).copy(f"COPY {into} FROM STDIN (FORMAT BINARY)".encode()) as copy:
@@ -103,7 +103,7 @@ class Insert(SqlInsert):
         return True
 
     def _insert_free(self, conn: AnyConnection, queue: int, rows: list[tuple[Any, ...]]) -> list[int]:
-        """Those whose key is free; their ids."""
+        """Add those whose key is free. Returns their ids."""
         query = self._statements.of("insert", queue)
         added: list[int] = []
         for start in range(0, len(rows), CHUNK):

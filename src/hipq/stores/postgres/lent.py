@@ -1,4 +1,5 @@
-"""A connection that is somebody else's: what we do is part of their transaction, and all else stays as it was."""
+"""A connection that is somebody else's: what hipq does is part of their transaction, and everything else stays as it
+was."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Lend = Callable[[], Any]
 
 
 class Lent(Connections):
-    """In the place of a pool of our own."""
+    """Takes the place of hipq's own pool."""
 
     def __init__(self, lend: Lend) -> None:
         self.lend = lend
@@ -33,17 +34,17 @@ class Lent(Connections):
         return False
 
     def check_fork(self) -> None:
-        """Whoever lends it knows about forks."""
+        """Does nothing: whoever lends the connection knows about forks."""
 
     def in_vain(self, error: StoreError, began: float) -> None:
-        """Who lends it has settings of their own for a server that is silent."""
+        """Does nothing: whoever lends the connection has settings of their own for a server that is silent."""
 
     def connect(self, began: float = 0.0) -> Session:  # noqa: ARG002
         raise StoreUnavailable("PostgreSQL: a connection that is lent has no second one beside it")
 
     @contextmanager
     def using(self, answer_seconds: float = 0) -> Iterator[Connection]:  # noqa: ARG002
-        """In a savepoint of their transaction, if they have one: an error of ours must not end it."""
+        """In a savepoint of their transaction, if they have one: an error of hipq's must not end it."""
         conn = usable(self.lend())
         kept = conn.cursor_factory, conn.row_factory
         conn.cursor_factory, conn.row_factory = psycopg.Cursor, tuple_row  # theirs may bind or read in another way
@@ -58,11 +59,11 @@ class Lent(Connections):
             conn.cursor_factory, conn.row_factory = kept
 
     def close(self) -> None:
-        """It is not ours to close."""
+        """Does nothing: it is theirs to close."""
 
 
 class GuestStore(PostgresStore):
-    """For a program that adds jobs and looks at them through its own connection. No engine can work on it."""
+    """The store of a program that adds jobs and looks at them through its own connection. No engine can work on it."""
 
     def __init__(self, lend: Lend, url: str, clock: Clock | None = None, for_a_test: bool = False) -> None:
         self._lent, self._for_a_test = Lent(lend), for_a_test
@@ -70,11 +71,12 @@ class GuestStore(PostgresStore):
         self.url = url
 
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
-        """Each with its notice, which their commit sends: one that was sent before may be undone with what it told."""
+        """Adds each job with its notice, which their commit sends: one that was sent before might be undone with its
+        job."""
         return super().enqueue(jobs, all_or_nothing=all_or_nothing, conn=conn or self._lent.lend())
 
     def queue(self, app: str, name: str, table: str) -> QueueTables:
-        """In a transaction of theirs no tables are made: it may be undone, and what was learned would be wrong."""
+        """Makes no tables in a transaction of theirs: it may be undone, and what was learned would be wrong."""
         conn = usable(self._lent.lend())
         in_theirs = not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE
         if in_theirs and not self._for_a_test:

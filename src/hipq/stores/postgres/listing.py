@@ -21,7 +21,8 @@ from hipq.stores.postgres.connection import Connection
 
 _LAST: Final = (1 << 63) - 1
 _AHEAD: Final = 86_400 * SECOND
-"""How far the clock of who added a job may have been ahead: no job has ended longer than that before it was added."""
+"""Microseconds by which the clock of a program that adds jobs may be ahead: no job has ended longer than that before it
+was added."""
 _WITH_VALUES: Final = b"SET LOCAL plan_cache_mode = force_custom_plan"
 _UNSORTED: Final = b"; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off"
 
@@ -43,7 +44,7 @@ def page(wanted: Filter, table: str) -> dict[str, str]:
 
 
 def _window(wanted: Filter, table: str, index: dict[str, str]) -> dict[str, str]:
-    """What is between two ids is read by this index and looked through: OFFSET 0 keeps the other conditions out, which
+    """Read what is between two ids by this index and test the rest: OFFSET 0 keeps the other conditions out, which
     might be looked for by their own indexes, and be true of all other jobs."""
     order = _order(wanted, index)
     some = f"(SELECT * FROM {{{table}}} WHERE {_within(wanted, index)} ORDER BY {order} OFFSET 0)"
@@ -66,7 +67,7 @@ def _within(wanted: Filter, index: dict[str, str]) -> str:
 
 
 def _rest(wanted: Filter, index: dict[str, str]) -> Filter:
-    """What is not said by the range of the index."""
+    """The conditions that the range of the index does not cover."""
     tenant, key, code = ("" if name in index else getattr(wanted, name) for name in ("tenant", "job_key", "code"))
     return wanted._replace(tenant=tenant, job_key=key, code=code, parent=0, after=0, until=0)
 
@@ -88,7 +89,8 @@ def _index(wanted: Filter) -> dict[str, str]:
 
 
 def _live_by_key(wanted: Filter) -> dict[str, str]:
-    """By the index _key. They do not come in the order of their ids, so all are read: of each type one at most."""
+    """Find jobs by the index _key. They do not come in the order of their ids, so all are read: of each type there is
+    one at most."""
     start = "(:job_key, :job_type)"
     end = f"(job_key, job_type) <= {start}" if wanted.job_type else "job_key <= :job_key"
     rest = wanted._replace(job_key="", job_type="").condition()
@@ -98,7 +100,7 @@ def _live_by_key(wanted: Filter) -> dict[str, str]:
 
 @contextmanager
 def planned(conn: Connection, wanted: Filter) -> Iterator[None]:
-    """While the page is asked for."""
+    """A context for reading the page."""
     with conn.transaction():
         conn.execute(_WITH_VALUES + (_UNSORTED if any(_index(part) for _, part in wanted.parts) else b""))
         yield

@@ -1,4 +1,4 @@
-"""What the rules of a queue need read. A queue with limits has an admission lock: its row in the registry."""
+"""The rules of queues in PostgreSQL. A queue with limits has an admission lock: its row in the registry."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.rule_claims import QueueReader, Rulebook, Ruled, head_of
 
 FEW_GROUPS: Final = 16
-"""Of so many claim groups the next places are read along with their heads: of more, that may be far too many."""
+"""Up to this many claim groups have their next places read along with their heads: of more, that might be far too
+many."""
 BESIDE_OTHERS: Final = 100
-"""Without the lock, other engines may have locked what is picked: so many more are picked than are wanted, at most
+"""Without the lock, other engines may have locked what is picked: so this many more are picked than are wanted, at most
 three times as many."""
 _Line = msgspec.defstruct("_Line", ["number", "job_type", "lane", "time_windows", "factor", "rank", "id"])
 
 
 class PostgresReader(QueueReader):
-    """Each statement costs a round trip, so `look_ahead` reads what it can in one, and later calls find that."""
+    """Reads ahead: each statement costs a round trip, so `look_ahead` reads what it can in one, and later calls use
+    that."""
 
     def __init__(self, sql: Sql, queue: int, now: int) -> None:
         super().__init__(sql, queue, now)
         self._held: Held | None = None
         self._is_empty = False
-        """No job was ready, so nothing was summed up then: a full queue says so all the same, by a sum of its own. What
-        comes after that look is left to the next claim."""
+        """No job was ready at that look, so nothing was summed up: a full queue says so all the same, by a sum of its
+        own. What comes after that look is left to the next claim."""
         self._passed: dict[tuple[int, ...], list[Head]] = {}
         self._heads: dict[tuple[tuple[str, ...], After, int], list[Head]] = {}
         self._behind: dict[tuple[ClaimGroup, RankPosition], list[RankPosition]] = {}
-        """By the heads of claim groups, their next places."""
+        """The next places of claim groups, by their heads."""
         self._places = 0
-        """So many next places were read of each; of a claim group that has fewer, all."""
+        """How many next places were read of each claim group; of one that has fewer, all."""
 
     def look_ahead(
         self, types: Sequence[str], asked: Sequence[str], after: After, depth: int, passed: Sequence[int], places: int
@@ -89,19 +91,19 @@ def _beside_others(claim: Claim) -> int:
 
 
 class PostgresRulebook(Rulebook):
-    """The rules of queues, as far as they are known here, and what they let start."""
+    """The rules of queues, as far as they are known here, and the jobs that they let start."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         super().__init__(clock)
         self._known: dict[int, tuple[int, Rules]] = {}
         """The rules of each queue as they were last read, and their version."""
         self._mixed: set[int] = set()
-        """Queues in which there were claim groups other than the plain one."""
+        """Queues in which there were other claim groups than the plain one."""
         self._shared: dict[int, bool] = {}
-        """Whether there were other engines when its rules were read."""
+        """By queue, whether there were other engines when its rules were read."""
 
     def shared(self, queue: int) -> bool:
-        """Whether others may wait for what ends here. One that has just come looks by itself."""
+        """Whether others may wait for jobs that end here. An engine that has just started looks by itself."""
         return self._shared.get(queue, True)
 
     def limited(self, queue: int) -> bool:
@@ -120,7 +122,7 @@ class PostgresRulebook(Rulebook):
         return bool(found and found[1].plain and queue not in self._mixed)
 
     def still_plain(self, sql: Sql, claim: Claim) -> bool:
-        """Look: whether the rules are the known ones, and all ready jobs are in plain claim groups."""
+        """Look whether the rules are the known ones, and all ready jobs are in plain claim groups."""
         ((version, mixed),) = sql.found("others", claim.queue, types=list(claim.types))
         if mixed:
             self._mixed.add(claim.queue)
@@ -154,8 +156,8 @@ class PostgresRulebook(Rulebook):
         return after
 
     def locked(self, sql: Sql, claim: Claim) -> Ruled:
-        """In a transaction, which has the admission lock from here on if there are limits; if there are none, whoever
-        makes some waits for it."""
+        """In a transaction: the queue's rules. If there are limits, it has the admission lock from here on; if there
+        are none, whoever makes some waits for it."""
         if not self.limited(claim.queue):
             found = self.read(sql, claim.queue, claim, current="hipq_version(number)")
             if not found.rules.in_force:
@@ -166,8 +168,8 @@ class PostgresRulebook(Rulebook):
         return PostgresReader(sql, queue, now)
 
     def pick_freely(self, sql: Sql, claim: Claim, rules: Rules, now: int) -> Picked:
-        """By rules that need no lock."""
-        return self._admit(sql, claim, _beside_others(claim), rules, "{}", now).pick_group()
+        """Pick by rules that need no lock."""
+        return self._picking(sql, claim, _beside_others(claim), rules, "{}", now).pick_group()
 
     def pick_now(self, sql: Sql, claim: Claim, found: Ruled, engine_id: int, now: int) -> Picked:
         """In the transaction of `locked`, which found this."""
@@ -178,5 +180,6 @@ class PostgresRulebook(Rulebook):
         return self.pick(sql, claim, claim.limit if found.rules.in_force else _beside_others(claim), found, now)
 
     def came_last(self, queue: int, lane: str) -> None:
-        """Without the lock, not all that is picked is taken: the next turn is that of the lane after this one."""
+        """Note the lane that was served last. Without the lock, not all that is picked is taken: the next turn is that
+        of the lane after this one."""
         self._past[queue].lane = lane

@@ -25,7 +25,8 @@ WORTH: Final = 1000
 SHARE: Final = 20
 LONGEST: Final = 5.0
 CHEAP: Final = 0.005
-"""Seconds from the bottom that need not be saved: a claim that found nothing above its floor looks below it at once."""
+"""Seconds of reading from the bottom that are not worth saving: a claim that found nothing above its floor looks below
+it at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +55,7 @@ class ScanFloor:
 
     @contextmanager
     def reading(self, queue: int, types: tuple[str, ...], *, bottom: bool = False) -> Iterator[Reading]:
-        """A claim tells it where it `stopped` and how many rows it `claimed`."""
+        """A context in which a claim reads. It sets where it `stopped` and how many rows it `claimed`."""
         started = time.monotonic()
         with self._lock:
             floor = self._floors.setdefault((queue, types), _Floor())
@@ -81,7 +82,7 @@ class ScanFloor:
             return 0.0 if floor.from_bottom_took <= CHEAP else max(floor.from_bottom_at - time.monotonic(), 0.0)
 
     def lower(self, queue: int, place: RankPosition) -> None:
-        """A job became ready there."""
+        """A job became ready at this place."""
         with self._lock:
             for (number, _), floor in self._floors.items():
                 if number == queue:

@@ -21,17 +21,17 @@ from psycopg.rows import TupleRow
 T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 15.0
-"""How long a server may leave a statement without any answer. Then the connection is cut: the process at the other end
-is stopped, or a balancer in between hangs. Longer than any statement of ours waits for a lock."""
+"""Seconds that a server may leave a statement without any answer. Then the connection is cut: the process at the other
+end is stopped, or a balancer in between hangs. Longer than any statement of hipq's waits for a lock."""
 LONG_SECONDS: Final = 600.0
-"""The same where the server may have much to read: lists, counts, pruning."""
+"""The same for statements that may have to read much: lists, counts, pruning."""
 MIGRATION_SECONDS: Final = 24 * 3600.0
-"""And where it may have to write every row: migrations, and a move from another database."""
+"""The same for statements that may have to write every row: migrations, and a move from another database."""
 LOCK_SECONDS: Final = 1.5
-"""How long a statement waits for somebody's lock: well below a third of a lease, or a turn that waits would end it; and
-above the server's deadlock_timeout (1 s), or a deadlock would not be told from waiting."""
+"""Seconds that a statement waits for somebody's lock: well below a third of a lease, or a turn that waits would end it;
+and above the server's deadlock_timeout (1 s), or a deadlock would not be told from waiting."""
 _LOOK_SECONDS: Final = 0.1
-"""How often a call that waits looks at the clock. A deadline is kept to this side of it."""
+"""Seconds between two looks at the clock of a call that waits. A deadline is kept with this precision."""
 _SETTINGS: Final = {
     # Whatever the role or the database has by default. A claim must see what was committed while it waited.
     "default_transaction_isolation": "read committed",
@@ -62,11 +62,11 @@ class Session(psycopg.Connection[TupleRow]):
     """Whether a pooler is in between."""
     answer_seconds = ANSWER_SECONDS
     asked_at = 0.0
-    """When the caller of the next statement began to wait, if that was before the statement."""
+    """When the caller of the next statement began to wait, if that was before it."""
     unanswered = False
     """The server was silent for too long, and the connection has been cut."""
     shortcut_uses: dict[bytes, int]
-    """How often each shortcut was used here: never, once, or more often, and then it is prepared."""
+    """How often each shortcut was used here: never, once, or more often; then it is prepared."""
 
     def settle_in(self) -> None:
         """Find out if a pooler is in between, and make our settings; behind one they end with this statement."""

@@ -48,7 +48,7 @@ class Shortcut:
         return None if cell is None else int(cell)
 
     def _is_prepared(self, conn: Session) -> bool:
-        """From the second use on."""
+        """Whether the statement is prepared: it is from its second use on."""
         uses = conn.shortcut_uses.get(self._name, 0)
         if uses == 1:
             self._prepare(conn)

@@ -44,11 +44,10 @@ from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS
 from hipq.stores.postgres.turn import Settle, Take
 from hipq.stores.postgres.wake import Listener, ListeningWaker
 from hipq.stores.rule_claims import Picked
-from hipq.stores.sql.activity import ActivityVerbs
-from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
 from hipq.stores.sql.notices import Notices
 from hipq.stores.sql.rule_claims import narrowed
@@ -65,9 +64,7 @@ GATHERED: Final = 15 * MINUTE
 its hour is folded."""
 
 
-class PostgresStore(
-    AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs, ActivityVerbs
-):
+class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
     _settle: Settle
     _rulebook: PostgresRulebook
     at_once = POOL_SIZE
@@ -249,12 +246,12 @@ class PostgresStore(
             found = sql.found("prune", queue, **values)
         return (found[0][0], (found[0][1], found[0][2])) if found else (0, None)
 
-    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
         """Also what connections have counted in minutes that are over, so that there is little to read."""
         over = beginning(now - MINUTE * SECOND, MINUTE)
         values = {"grain": MINUTE, "since": over - GATHERED * SECOND, "until": over, "queues": list(queues)}
         self._transaction(lambda sql: self._folded_into(sql, MINUTE, "writer <> 0", values), patient=False)
-        return super().fold_activity(queues, now)
+        return super()._fold_activity(queues, now)
 
     def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
         if not into:

@@ -24,7 +24,7 @@ from hipq.stores.waker import NOTIFIED, News, Waker
 CHANNEL: Final = "hipq"
 RETRY_SECONDS: Final = 1.0
 LATEST_ID: Final = (1 << 63) - 1
-"""In place of an id that is not known yet: it is higher than nearly all before."""
+"""In place of an id that is not known yet: higher than nearly all that come before it."""
 _TOLD: Final = re.compile(rb"(\d{1,5}):([!-9;-~]{0,64}):(\d{1,19})")
 _NO_LISTEN: Final = (
     "PostgreSQL: a pooler such as PgBouncer is in between, so this engine cannot LISTEN and looks for jobs once a "
@@ -35,7 +35,7 @@ _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 
 
 def notify(conn: psycopg.Connection[Any], queue: int, place: RankPosition) -> None:
-    """Tell other processes when the transaction commits: `queue:rank:id`."""
+    """Tell other processes, when the transaction commits: `queue:rank:id`."""
     cursor(conn).execute(_NOTIFY, (f"{queue}:{place[0]}:{place[1]}",))
 
 
@@ -53,12 +53,12 @@ class Listener:
         self._lock = threading.Lock()
         self._conn: Session | None = None
         self._news: dict[int, RankPosition] = {}
-        """What was heard and not taken yet."""
+        """What was heard and not yet taken."""
         self._opening = self._closed = self._told = False
         self._try_at = 0.0
 
     def fileno(self) -> int:
-        """What to select on; -1 while there is nothing to hear."""
+        """The descriptor to select on; -1 while there is nothing to hear."""
         with self._lock:
             if self._conn:
                 return self._conn.fileno()
@@ -96,7 +96,7 @@ class Listener:
         self._began()  # what happened before it listened was not heard
 
     def hear(self) -> bool:
-        """Take in what has arrived; whether there is news to take."""
+        """Take in the notices that have arrived. Returns whether there is news to take."""
         with self._lock:
             if self._conn is None:
                 return bool(self._news)
@@ -117,7 +117,7 @@ class Listener:
             return bool(self._news)
 
     def take(self) -> News:
-        """The news since it was taken last; of each queue the latest."""
+        """The news since the last call; of each queue the latest."""
         with self._lock:
             news, self._news = self._news, {}
             return news
@@ -128,7 +128,7 @@ class Listener:
             return self._conn is not None
 
     def reopen(self) -> None:
-        """The server was silent: this connection may be, too, and nothing would tell."""
+        """The server was silent: this connection may be, too, and nothing would show it."""
         with self._lock:
             if self._conn:
                 self._conn.close()

@@ -1,4 +1,4 @@
-"""The counters of what has happened: writing, reading and folding them, as all SQL stores do."""
+"""The counters of what has happened: how all SQL stores write, read and fold them."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ PARTS: Final = {
     "named_sums": ", ".join(f"sum({name}) AS {name}" for name in COUNTERS),
     "added": ", ".join(f"{name} = hipq_activity.{name} + excluded.{name}" for name in COUNTERS),
 }
-"""Lists of the counters that files of SQL are given."""
+"""Lists of the counters, as parts of files of SQL."""
 
 
 class Fold(NamedTuple):
     grain: int
     into: int
-    """The seconds of the longer periods; 0 = none: the counters are deleted."""
+    """The seconds of the longer periods; 0 = there are none: the counters are deleted."""
     after: int
-    """The seconds after which it is done."""
+    """The age in seconds at which it is done."""
 
 
 FOLDS: Final = (Fold(MINUTE, HOUR, 3 * HOUR), Fold(HOUR, DAY, 9 * DAY), Fold(DAY, 0, 400 * DAY))
 
 
 def counted(counts: Counts) -> str:
-    """What is to be added, as statements take it."""
+    """The counters to add, as statements take them."""
     return msgspec.json.encode(
         [
             {"queue": queue, "starts": starts, "job_type": job_type}
@@ -68,12 +68,12 @@ class ActivityVerbs(Dialect):
             found = sql.run(query, given)
         return [Activity(starts, queue, job_type, tuple(counts)) for starts, queue, job_type, *counts in found]
 
-    def fold_activity(self, queues: Sequence[int], now: int) -> bool:
+    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
         more = [self._folded(queues, fold, now) for fold in FOLDS]
         return any(more)
 
     def _folded(self, queues: Sequence[int], fold: Fold, now: int) -> bool:
-        """Fold the oldest period of each queue that has one to fold; whether there may be more."""
+        """Fold the oldest period of each queue that has one to fold. Returns whether there may be more."""
         length = fold.into or fold.grain
         before = beginning(now - fold.after * SECOND, length)
         with self._reading() as sql:
@@ -91,5 +91,5 @@ class ActivityVerbs(Dialect):
     @abstractmethod
     def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
         """In a transaction: add the counters of a queue's periods from `since` to `until` to those of the longer period
-        that begins then, of `into` seconds, and delete them; how many. None is lost or added twice, though others do so
-        at the same moment, or add to the counters."""
+        that begins then, of `into` seconds, and delete them. Returns how many. No counter is lost or added twice,
+        though others fold, or add to the counters, at the same moment."""

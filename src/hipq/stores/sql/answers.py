@@ -64,15 +64,17 @@ class AnswerVerbs(Dialect):
 
         return self._transaction(work)
 
-    def prune_answers(self, queues: Sequence[int], now: int, limit: int) -> tuple[int, int]:
+    def _mark_late_answers(self, queues: Sequence[int], limit: int) -> int:
         with self._reading() as sql:
-            some = {queue for (queue,) in sql.found("early_queues")} if queues else set()
-        late = sum(self._changed_if_any("answer_late", queue, limit=limit) for queue in sorted(some & set(queues)))
-        return late, self._changed_if_any("answer_prune", now=now, limit=limit)
+            some = {queue for (queue,) in sql.found("early_queues")}
+        return sum(self._changed_if_any("answer_late", queue, limit=limit) for queue in sorted(some & set(queues)))
+
+    def _prune_answers(self, now: int, limit: int) -> int:
+        return self._changed_if_any("answer_prune", now=now, limit=limit)
 
 
 def _key_of(sql: Sql, answer_id: int) -> list[Key]:
-    """The key of an answer, to be locked: a job that is about to be given the answer holds that lock."""
+    """The key of an answer, to be locked: a transaction that is about to give the answer to a job holds that lock."""
     found = sql.kept("answer", id=answer_id) if answer_id else []
     return [(one.queue, one.tenant, one.job_type, one.job_key) for one in found]
 

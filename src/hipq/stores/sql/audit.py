@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hipq.stores.audit import AuditEntry
+from hipq.stores.audit import KEPT, PRUNED, AuditEntry
 from hipq.stores.sql.dialect import Dialect
 
 
@@ -12,11 +12,9 @@ class AuditVerbs(Dialect):
         del values["id"]
         with self._writing() as sql:
             sql.changed("audit_record", **values)
+        with self._writing() as sql:  # after the entry is stored: that it must be, whatever becomes of older ones
+            sql.changed("audit_prune", before=entry.at - KEPT, limit=PRUNED)
 
     def audit_log(self, before: int, limit: int) -> list[AuditEntry]:
         with self._reading() as sql:
             return [AuditEntry(*row) for row in sql.found("audit", before=before or 1 << 62, limit=limit)]
-
-    def prune_audit_log(self, before: int, limit: int) -> int:
-        with self._writing() as sql:
-            return sql.changed("audit_prune", before=before, limit=limit)

@@ -49,10 +49,10 @@ class Sql(ABC):
 
     @abstractmethod
     def run(self, query: Any, values: Mapping[str, Any], *, once: bool = False) -> list[Any]:
-        """What a statement finds, as tuples or lists. `once`: the statement is not worth preparing."""
+        """The rows that a statement finds, as tuples or lists. `once`: the statement is not worth preparing."""
 
     def found(self, name: str, queue: int = 0, /, **values: Any) -> list[Any]:
-        """What the statement of a file finds."""
+        """The rows that the statement of a file finds."""
         return self.run(self.statements.of(name, queue), values)
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Sql(ABC):
 
     @abstractmethod
     def read(self, kind: type[Read], query: Any, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:
-        """What a statement finds, as values of this kind."""
+        """The rows that a statement finds, as values of this kind."""
 
     @abstractmethod
     def of_each(self, name: str, queues: Sequence[int]) -> list[Any]:
@@ -81,11 +81,11 @@ class Inserting(Protocol):
         """Add jobs, each under a new id."""
 
     def given(self, conn: Any, jobs: Sequence[tuple[int, New]]) -> None:
-        """Add jobs under ids that they have already."""
+        """Add jobs under ids that they already have."""
 
 
 class Dialect(ABC):
-    """A store in SQL: where its statements are, and how it runs them."""
+    """A store in SQL: its statements, and how it runs them."""
 
     _statements: Statements[Any]
     _insert: Inserting
@@ -97,12 +97,12 @@ class Dialect(ABC):
 
     @abstractmethod
     def _reading(self, *, long: bool = False, patient: bool = True) -> AbstractContextManager[Sql]:
-        """For statements that read. `long`: they read a lot, and may take their time. Not `patient`: StoreBusy if
-        another thread's work is in the way."""
+        """A context for statements that read. `long`: they read a lot, and may take their time. Not `patient`:
+        StoreBusy if another thread's work is in the way."""
 
     @abstractmethod
     def _writing(self) -> AbstractContextManager[Sql]:
-        """For one statement that writes, or for some that need no transaction around them."""
+        """A context for one statement that writes, or for several that need no common transaction."""
 
     @abstractmethod
     def _transaction(
@@ -112,21 +112,21 @@ class Dialect(ABC):
         patient: bool = True,
         ready: Callable[[T], Mapping[int, RankPosition]] = lambda _: {},
     ) -> T:
-        """Do it in a transaction. `patient`: the caller is no engine, and may wait for somebody's lock. After the
-        commit, engines elsewhere are told of the queues that have something to do, each with its first place."""
+        """Run `work` in a transaction. `patient`: the caller is no engine, and may wait for somebody's lock. After the
+        commit, engines elsewhere are told of the queues that have work, each with its first place."""
 
     @abstractmethod
     def _lease_time(self) -> Mapping[str, Any]:
-        """What statements about leases must be told of the time; the database's own clock needs nothing."""
+        """The values that statements about leases need of the time; none, if they use the database's own clock."""
 
     @abstractmethod
     def _lock_note(self, sql: Sql, kind: str, name: str) -> str:
-        """In a transaction: a note that nobody else changes before its end."""
+        """In a transaction: lock a note until its end, and read it."""
 
     @abstractmethod
     def _lock_keys(self, sql: Sql, keys: Sequence[tuple[int, str, str, str]], changes: Sequence[Change] = ()) -> None:
-        """First in a transaction: nobody else matches answers to jobs with these keys until its end. Then the rows of
-        these changes are locked: keys, then jobs, then answers, in an order that all share."""
+        """First in a transaction: lock keys, so that nobody else matches answers to jobs with these until its end. Then
+        the rows of these changes are locked: keys, then jobs, then answers, an order that all share."""
 
     @abstractmethod
     def _inbox(self, sql: Sql) -> SqlInbox:
@@ -138,7 +138,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
-        """How many rows the statement of a file changed. Mostly there are none, and then nobody waits for a lock."""
+        """How many rows the statement of a file changed. It looks first whether there are any: mostly there are none,
+        and then nobody waits for a lock."""
 
     @abstractmethod
     def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:
@@ -146,4 +147,4 @@ class Dialect(ABC):
 
     @abstractmethod
     def _listing(self, wanted: Filter) -> AbstractContextManager[Sql]:
-        """While a page is asked for, or a count."""
+        """A context for reading a page, or a count."""

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Wanted(msgspec.Struct):
-    """A key to look for. `position`: the number of the answer, or the id of the job, that the key is of."""
+    """A key to look for. `position`: the number of the answer, or the id of the job, that it belongs to."""
 
     position: int
     tenant: str
@@ -79,7 +79,7 @@ class SqlInbox(ABC):
         return {row.id: row for rows in found for row in rows}
 
     def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> list[Any]:
-        """What a statement finds for these rows; nothing for none."""
+        """The rows that a statement finds for these; none, without a statement, if there are none of these."""
         return self._sql.found(name, queue, rows=_text(rows), **values) if rows else []
 
     def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
@@ -156,7 +156,7 @@ def _text(rows: Sequence[Any]) -> str:
 
 
 def by_queue(answers: Numbered) -> Iterator[tuple[int, Numbered]]:
-    """The answers to each queue's jobs, in an order all share, since rows are locked."""
+    """The answers by queue, in an order that all share, since rows are locked."""
     for queue, some in _of_each_queue((one.queue, (number, one)) for number, one in answers.items()):
         yield queue, dict(some)
 

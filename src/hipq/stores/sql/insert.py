@@ -18,7 +18,7 @@ INSERTED: Final = (
     "id", "tenant", "lane", "job_type", "job_key", "job_data", "phase", "rank", "priority", "throttle_factor",
     "time_windows", "timeout", "scheduled_run_time", "create_time", "update_time", "meta",
 )  # fmt: skip
-"""What insert.sql is given of a new job."""
+"""What insert.sql gets of a new job."""
 
 
 def inserted(job_id: int, job: New) -> tuple[Any, ...]:
@@ -30,13 +30,13 @@ def inserted(job_id: int, job: New) -> tuple[Any, ...]:
 
 
 class SqlInsert(ABC):
-    """For databases in which several add jobs at the same time."""
+    """Adding jobs to databases in which several connections do so at the same time."""
 
     def __init__(self, statements: Statements[Any]) -> None:
         self._statements = statements
 
     def many(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool, may_copy: bool = True) -> list[Stored]:
-        """Jobs of any size, in the open transaction."""
+        """Add jobs of any size, in the open transaction."""
         stored: dict[int, Stored] = {}
         todo: Sequence[int] = range(len(jobs))
         reserved = [job.id for job in jobs]
@@ -61,14 +61,14 @@ class SqlInsert(ABC):
     def _add(
         self, conn: Any, queue: int, jobs: Sequence[New], pairs: list[tuple[int, int]], may_copy: bool
     ) -> dict[int, Stored]:
-        """Those of these ids and indexes that went in."""
+        """The jobs that were added, by their positions in `jobs`."""
         if any(jobs[index].job_key for _, index in pairs):
             pairs.sort(key=lambda pair: _whole_key(jobs[pair[1]]))
         added = self._put(conn, queue, [(job_id, jobs[index]) for job_id, index in pairs], may_copy)
         return {index: Stored(job_id) for job_id, index in pairs if job_id in added}
 
     def given(self, conn: Any, jobs: Sequence[tuple[int, New]]) -> None:
-        """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
+        """Add jobs under ids that were given out before. DuplicateKey if one has a key that is taken."""
         by_queue: dict[int, list[tuple[int, New]]] = {}
         for job_id, job in jobs:
             by_queue.setdefault(job.queue, []).append((job_id, job))
@@ -88,7 +88,7 @@ class SqlInsert(ABC):
                 self._put(conn, queue, left, False)
 
     def _take_ids(self, conn: Any, queue: int, reserved: list[int]) -> list[int]:
-        """These ids, and others where one is 0."""
+        """These ids, with new ones in place of 0."""
         if not (count := reserved.count(0)):
             return reserved
         fresh = iter(self._fresh(conn, queue, count))
@@ -96,15 +96,15 @@ class SqlInsert(ABC):
 
     @abstractmethod
     def _fresh(self, conn: Any, queue: int, count: int) -> list[int]:
-        """So many numbers of the queue's sequence, which nobody else gets."""
+        """Take this many numbers of the queue's sequence."""
 
     @abstractmethod
     def _put(self, conn: Any, queue: int, jobs: Sequence[tuple[int, New]], may_copy: bool) -> set[int]:
-        """Write jobs whose keys are free, with their payloads; the ids of those that went in."""
+        """Write jobs whose keys are free, with their payloads. Returns the ids of those that were written."""
 
     @abstractmethod
     def _there(self, conn: Any, queue: int, ids: list[int]) -> list[int]:
-        """Those of these ids that jobs have, live or final."""
+        """Which of these ids jobs have, live or final."""
 
     @abstractmethod
     def _holders(self, conn: Any, refused: list[tuple[int, New]]) -> dict[int, int]:

@@ -60,7 +60,7 @@ class JobVerbs(Dialect):
             found = sql.found("progress", id=job_id, attempt=attempt)
         return Reported(*found[0]) if found else None
 
-    def prune_progress(self, queues: Sequence[int], limit: int) -> int:
+    def _prune_progress(self, queues: Sequence[int], limit: int) -> int:
         with self._reading() as sql:
             some = {queue for (queue,) in sql.found("progress_queues")}
         return sum(self._changed_if_any("progress_prune", queue, limit=limit) for queue in sorted(some & set(queues)))
@@ -132,9 +132,10 @@ class JobVerbs(Dialect):
         counted = {one.phase: one.jobs for one in others} | dict(more)
         return Counts(**counted, next_start=due[SCHEDULED], next_timeout=due[WAITING])
 
-    def waiting_types(self, queue: int) -> list[str]:
+    def waiting_types(self, queue: int, most: int = 1 << 62, *, todo: bool = False) -> list[str]:
         with self._reading() as sql:
-            return [name for (name,) in sql.found("waiting_types", queue)]
+            found = sql.found("todo_types", queue, most=most) if todo else sql.found("waiting_types", queue)
+        return list(dict.fromkeys(name for (name,) in found))[:most]
 
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
         found: list[Depth] = []
@@ -145,7 +146,8 @@ class JobVerbs(Dialect):
             return found + [Depth(*one) for one in sql.found("depth_others", queue, most=most)]
 
     def _page_or_few(self, wanted: Filter, table: str) -> Mapping[str, str]:
-        """How a page is found. Where all are sorted, only their ids are: rows are read of those on the page."""
+        """The parts of find.sql. If all matching jobs have to be sorted, only their ids are, and then the rows on the
+        page are read."""
         page = self._page(wanted, table)
         if not wanted.few:
             return page
@@ -154,7 +156,7 @@ class JobVerbs(Dialect):
         return {"where": few, "by": "", "order": f"id{wanted.order}", "limit": ":limit"}
 
     def _of_tables(self, name: str, queue: int, pages: Sequence[tuple[str, Mapping[str, str]]], around: str) -> Any:
-        """A file's statement for each of these tables, and a statement around them all."""
+        """One statement around those of a file for each of these tables."""
         found = [self._statements.text(name, queue, **{"table": f"{{{table}}}", **page}) for table, page in pages]
         parts = " UNION ALL ".join(f"SELECT * FROM ({one}) AS one" for one in found)
         return self._statements.spell(around.format(parts))
@@ -194,7 +196,7 @@ class JobVerbs(Dialect):
 
     @abstractmethod
     def _prune(self, queue: int, **values: Any) -> tuple[int, EndPlace | None]:
-        """One step of a prune: how many jobs were deleted, and the last place that was looked at."""
+        """Do one step of a prune. Returns how many jobs were deleted, and the last place that was looked at."""
 
     # -- engines and their leases -----------------------------------------------------------------------------------
     def take_lease(self, seconds: float, label: str, serves: str = "{}", version: str = "", since: int = 0) -> int:
@@ -219,7 +221,7 @@ class JobVerbs(Dialect):
         return None
 
     def _clock_said(self, now: int) -> None:
-        """What the database's clock said just now, where it has one."""
+        """Learn what the database's clock, if it has one, says now."""
 
     def engines(self) -> list[EngineSeen]:
         with self._reading() as sql:

@@ -1,4 +1,4 @@
-"""The database's clock, read from here: never ahead of it, and without asking each time."""
+"""The database's clock, without asking it each time, and never ahead of it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Final
 from hipq.errors import StoreUnavailable
 
 FRESH_SECONDS: Final = 4.0
-"""Longer than an engine's poll, and the renewal of its lease, which bring the time along: an idle one need not ask."""
+"""Seconds for which a sample is good. Longer than an engine's poll and the renewal of its lease, which bring a new one
+along: so an idle engine need not ask."""
 
 
 class DatabaseClock:
-    """A sample of the database's clock, and what has passed here since its reply arrived."""
+    """A sample of the database's clock, and the time since its reply arrived, by a clock here."""
 
     def __init__(self, ask: Callable[[], int], in_vain: Callable[[StoreUnavailable, float], None]) -> None:
         """`ask` the database for its time. `in_vain` is told of a failure that need not be one, and when it began."""
@@ -23,10 +24,10 @@ class DatabaseClock:
         self._sample: tuple[int, int] | None = None
         self._fresh_until = 0.0
         self._failure: tuple[float, StoreUnavailable] | None = None
-        """When it could not be asked, if that is what happened last."""
+        """When the clock could not be asked, if that is what happened last."""
 
     def heard(self, micros: int) -> None:
-        """What the clock said in a reply that has just arrived."""
+        """A reply that has just arrived says what the clock showed."""
         self._sample = (micros, time.monotonic_ns())
         self._fresh_until = time.monotonic() + FRESH_SECONDS
 

@@ -1,4 +1,4 @@
-"""Which notices to send to engines in other processes."""
+"""Decides which notices to send to engines in other processes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Final
 from hipq.stores.claim_groups import RankPosition
 
 QUIET_SECONDS: Final = 0.01
-"""On average at most one a queue is sent in this time: in PostgreSQL a NOTIFY takes a lock of the whole cluster when it
+"""Seconds per notice and queue, on average at least: in PostgreSQL a NOTIFY takes a lock of the whole cluster when it
 commits, elsewhere a notice is a row."""
 BURST: Final = 3
-"""How many may follow each other at once. A program that adds a job now and then is never held back."""
+"""How many notices may follow each other at once, so that a program that adds a job now and then is never held back."""
 
 
 class Notices:
-    """Which notices to send: of each queue one in 10 ms on average, and any of a lower place than the last."""
+    """Decides which notices to send: per queue one in 10 ms on average, and any that names a lower place than the
+    last."""
 
     def __init__(self) -> None:
         self._sent: dict[int, tuple[float, RankPosition]] = {}
@@ -31,5 +32,5 @@ class Notices:
         return True
 
     def unsent(self, queue: int) -> None:
-        """The last one that was wanted was not sent after all."""
+        """The last notice that was asked for was not sent after all."""
         self._sent[queue] = self._before[queue]

@@ -1,4 +1,4 @@
-"""What the rules of a queue let start: read, decided and remembered in the transaction of the claim."""
+"""Which jobs the rules of a queue let start: read, decided and remembered in the transaction of the claim."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final, NamedTuple
 from hipq.limits.rules import Rules
 from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
 from hipq.stores.claims import Claim
-from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked
+from hipq.stores.rule_claims import After, Held, Past, Picked, Picking, reading, unasked
 from hipq.stores.sql.dialect import Sql
 
 MANY_TYPES: Final = 200
-"""Job types of an engine from which it is cheaper to find out first of which of them there are jobs to claim."""
+"""From this many job types on, it is cheaper to find out first which of them have jobs to claim."""
 
 
 def narrowed(sql: Sql, queue: int, types: Sequence[str]) -> tuple[str, ...]:
-    """Of very many types those of which there are jobs to claim; of few types all."""
+    """Which of these types have jobs to claim, if there are very many; all, if there are few."""
     if len(types) <= MANY_TYPES:
         return tuple(types)
     known = frozenset(types)
@@ -26,13 +26,13 @@ def narrowed(sql: Sql, queue: int, types: Sequence[str]) -> tuple[str, ...]:
 
 
 class Ruled(NamedTuple):
-    """A queue as its row in the registry says."""
+    """A queue's row in the registry."""
 
     rules: Rules
     memory: str
     """What its limits remember."""
     todo: bool = False
-    """Jobs of the asked types wait for user code other than their handler."""
+    """Whether jobs of the asked types wait for other code than their handler."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class QueueReader(ABC):
     def look_ahead(  # noqa: B027 - a store may leave it at that
         self, types: Sequence[str], asked: Sequence[str], after: After, depth: int, passed: Sequence[int], places: int
     ) -> None:
-        """What is asked later is read when it is asked, unless a store says otherwise."""
+        """Read ahead, where a store can: by default everything is read when it is needed."""
 
     def held(self) -> Held:
         return Held.of(self.sql.found("held", self.queue))
@@ -70,7 +70,7 @@ def head_of(row: Sequence[Any]) -> Head:
 
 
 class Rulebook(ABC):
-    """The rules of queues, and what they let start. `clock`: the time as it is under the lock."""
+    """The rules of queues, and the jobs that they let start. `clock`: the time under the lock."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -82,36 +82,37 @@ class Rulebook(ABC):
 
     @abstractmethod
     def locked(self, sql: Sql, claim: Claim) -> Ruled:
-        """In a transaction, which has the admission lock of the queue from here on if the queue has limits."""
+        """In a transaction: the queue's row. If the queue has limits, the transaction has its admission lock from here
+        on."""
 
     @abstractmethod
     def change(self, sql: Sql, queue: int, change: Callable[[Rules], Rules]) -> Rules:
-        """In a transaction: change the rules of a queue, and tell engines elsewhere; the rules as they are then."""
+        """In a transaction: change the rules of a queue and tell engines elsewhere. Returns the new rules."""
 
     @abstractmethod
     def reader(self, sql: Sql, queue: int, now: int) -> QueueReader: ...
 
     def pick(self, sql: Sql, claim: Claim, want: int, found: Ruled, now: int) -> Picked:
-        """In the transaction of `locked`, which found this: the first jobs that may start, up to so many. The ticket,
-        if the claim has one, has been handed in."""
+        """In the transaction of `locked`, which found this: the first jobs that may start, as many as the claim wants.
+        Its ticket, if it has one, has been handed in."""
         is_asked = found.rules.throttled and claim.ticket
         if found.rules.throttled and not is_asked:
             claim = unasked(claim)
-        admit = self._admit(sql, claim, want, found.rules, found.memory, now)
-        return self._remembered(sql, claim, found, admit.pick_of(claim.admitted) if is_asked else admit.pick())
+        picking = self._picking(sql, claim, want, found.rules, found.memory, now)
+        return self._remembered(sql, claim, found, picking.pick_of(claim.admitted) if is_asked else picking.pick())
 
     def first(self, sql: Sql, claim: Claim, found: Ruled | None, want: int, now: int) -> tuple[Picked, Rules]:
         """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue.
         `found`: what `locked` found; without it, nothing is written."""
         rules, memory, _ = found or self.read(sql, claim.queue)
-        picked = self._admit(sql, claim, want, rules, memory, now).look()
+        picked = self._picking(sql, claim, want, rules, memory, now).look()
         return self._remembered(sql, claim, found, picked) if found else picked, rules
 
     def would_start(self, sql: Sql, claim: Claim, rules: Rules | None, now: int) -> list[Head]:
         """The jobs that this claim could take if a throttler had no say, by these rules or the queue's. Nothing is
         written."""
         found = self.read(sql, claim.queue)
-        picked = self._admit(sql, claim, claim.limit, rules or found.rules, found.memory, now).look()
+        picked = self._picking(sql, claim, claim.limit, rules or found.rules, found.memory, now).look()
         return self.reader(sql, claim.queue, now).these(picked.ids)
 
     def _remembered(self, sql: Sql, claim: Claim, found: Ruled, picked: Picked) -> Picked:
@@ -119,7 +120,7 @@ class Rulebook(ABC):
             sql.changed("remember", claim.queue, memory=picked.memory)
         return picked
 
-    def _admit(self, sql: Sql, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
+    def _picking(self, sql: Sql, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Picking:
         reader = reading(self.reader(sql, claim.queue, now), claim.lane)
         past = self._past.setdefault(claim.queue, Past())
-        return Admit(claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands)
+        return Picking(claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands)

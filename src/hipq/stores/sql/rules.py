@@ -67,7 +67,7 @@ class RuleVerbs(Dialect):
             return self._rulebook.would_start(sql, claim, rules, now)
 
     def _take_ticket(self, sql: Sql, queue: int, engine_id: int, seconds: float) -> int:
-        """The number of the queue's ticket; 0 while another engine has it."""
+        """Take the queue's ticket. Returns its number; 0 while another engine has it."""
         found = sql.found("take_ticket", queue, engine_id=engine_id, seconds=seconds, **self._lease_time())
         return int(found[0][0]) if found else 0
 

@@ -21,17 +21,17 @@ FINISHED: Final = (
     "id", "token", "job_data", "priority", "scheduled_run_time", "attempt", "failures", "crashes", "error", "code",
     "exitcode", "result", "history", "update_time",
 )  # fmt: skip
-"""What finish.sql is given of a job that ended."""
+"""What finish.sql gets of a job that ended."""
 MOVED: Final = (
     "id", "token", "job_data", "state", "phase", "rank", "priority", "held", "scheduled_run_time", "deadline", "wait",
     "wait_key", "attempt", "failures", "crashes", "owner", "error", "code", "exitcode", "result", "history",
     "update_time",
 )  # fmt: skip
-"""What update.sql is given of a job that stays live."""
+"""What update.sql gets of a job that stays live."""
 
 
 def claimed_entry(engine_id: int, now: int) -> str:
-    """What the history of a job says of its claim."""
+    """What a job's history says of its claim."""
     return msgspec.json.encode({"at": now, "event": JobEvent.CLAIMED, "by": engine_id}).decode()
 
 
@@ -80,12 +80,12 @@ class Settling(ABC):
 
     @abstractmethod
     def _write(self, conn: Any, changes: dict[int, Change]) -> set[int]:
-        """Write one change for each job; the ids of those whose token matched."""
+        """Write one change per job. Returns the ids of the jobs whose token matched."""
 
 
 class TokenSettling(Settling):
-    """Where a write gives back no rows: tokens are compared first, and nobody can change them before the transaction
-    ends."""
+    """For databases whose writes return no rows: tokens are compared first, and nobody can change them before the
+    transaction ends."""
 
     def __init__(self, statements: Statements[Any], insert: Inserting) -> None:
         self._statements = statements
@@ -112,18 +112,18 @@ class TokenSettling(Settling):
 
     @abstractmethod
     def _tokens(self, conn: Any, queue: int, ids: list[int]) -> dict[int, int]:
-        """The tokens of live jobs as they are, and stay until the transaction ends."""
+        """The tokens of live jobs, which stay as they are until the transaction ends."""
 
     @abstractmethod
     def _put(
         self, conn: Any, name: str, queue: int, changes: list[Change], row: Callable[[Change], tuple[Any, ...]]
     ) -> None:
-        """Write a row for each change by the statement of a file, and large payloads where they belong."""
+        """Write a row for each change by the statement of a file, and large payloads to their side table."""
 
     @abstractmethod
     def _delete(self, conn: Any, queue: int, ids: list[int]) -> None:
-        """Delete live rows that have been copied."""
+        """Delete live rows that were copied to the final table."""
 
     @abstractmethod
     def _count(self, conn: Any, saved: list[Change]) -> None:
-        """Add what was saved to the counters, in its transaction: so these are right whatever happens."""
+        """Add what was saved to the counters, in the same transaction: so they are exact whatever happens."""

@@ -41,13 +41,13 @@ _WORDS: Final = {
     "{CHILD}": CHILD,
     "{UNUSED}": f"state IN ({', '.join(map(repr, answer.UNUSED))})",
 }
-"""What files write as `{READY}`; `{TODO}`: a job waits for user code other than its handler (index _todo); `{CHILD}`:
-the handler of another job has added it (indexes _parent); and `{UNUSED}`: no job has used an answer (index
+"""What files write as `{READY}` and the like. `{TODO}`: a job waits for other code than its handler (index _todo).
+`{CHILD}`: the handler of another job has added it (indexes _parent). `{UNUSED}`: no job has used an answer (index
 hipq_answers_unused)."""
 
 
 def read(package: str) -> dict[str, str]:
-    """The files of a package, by name; the comments that open a file stay behind."""
+    """The files of a package, by name, without the comments at their beginning."""
     return {
         file.name.removesuffix(".sql"): re.sub(r"^--.*\n", "", file.read_text("utf-8"), flags=re.MULTILINE).strip()
         for file in files(package).joinpath("sql").iterdir()
@@ -57,7 +57,7 @@ def read(package: str) -> dict[str, str]:
 
 @cache
 def texts(package: str, **parts: str) -> Mapping[str, str]:
-    """What is the same for all stores of a kind: read once, since a process may open many."""
+    """What all stores of a kind share: read once, since a process may open many."""
     found = read("hipq.stores.sql") | read(package)
     for name, text in found.items():
         for part, value in [*((f"{{{part}}}", value) for part, value in parts.items()), *_WORDS.items()]:
@@ -91,7 +91,7 @@ class Statements(Generic[T]):
         return found
 
     def text(self, name: str, queue: int = 0, **parts: str) -> str:
-        """The same before it is spelled for the database."""
+        """The SQL of a file before it is spelled for the database."""
         text = self.files[name]
         for part, value in parts.items():
             text = text.replace(f"{{{part}}}", self.files.get(value, value))

@@ -13,10 +13,10 @@ from hipq.stores.sql.settle import claimed_entry
 
 
 class Take(ABC):
-    """What it picks, nobody else can take before the transaction ends."""
+    """For databases in which nobody else can take what this picks before the transaction ends."""
 
     def claim(self, sql: Sql, engine_id: int, claim: Claim, now: int) -> tuple[list[Row], Picked]:
-        """The rows claimed, in order, and what the queue's rules had to say."""
+        """The rows claimed, in order, and what the queue's rules said."""
         claim = claim._replace(types=narrowed(sql, claim.queue, claim.types))
         won: list[Row] = []
         todo = self._todo(sql, claim) if claim.types and claim.limit > 0 else []
@@ -29,8 +29,8 @@ class Take(ABC):
 
     @abstractmethod
     def _todo(self, sql: Sql, claim: Claim) -> list[int]:
-        """Jobs that wait for user code other than their handler. They are taken first, and taking them is no run."""
+        """The jobs to claim that wait for other code than their handler. They come first, and their claim is no run."""
 
     @abstractmethod
     def _ready(self, sql: Sql, claim: Claim, want: int, engine_id: int, now: int) -> Picked:
-        """Up to so many ready jobs, as the rules of the queue allow."""
+        """The ready jobs to claim, as the rules of the queue allow."""

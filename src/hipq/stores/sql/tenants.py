@@ -1,4 +1,4 @@
-"""The verbs of engines that go round lanes by a plan of their own, of notes, and of the journal."""
+"""The verbs about tenants and their lanes, notes, and jobs that come from a journal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ class TenantVerbs(Dialect):
     def lanes(self, queue: int, before: Mapping[str, str], each: int, count: int) -> list[WaitingLane]:
         places = msgspec.json.encode(before).decode()
         return [WaitingLane(*row) for row in self._found("lanes", queue, places=places, each=each, count=count)]
-
-    def todo_types(self, queue: int, most: int) -> list[str]:
-        return [name for (name,) in self._found("todo_types", queue, most=most)]
 
     def usage(
         self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"

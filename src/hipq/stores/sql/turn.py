@@ -1,4 +1,5 @@
-"""The part of a turn that all SQL stores share: saving what stopped, and reading the answers of what was claimed."""
+"""The part of a turn that all SQL stores share: saving what stopped, and reading the answers of the jobs that were
+claimed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from hipq.stores.waker import lowest, soon
 
 class TurnVerbs(Dialect):
     def _settled(self, sql: Sql, changes: Sequence[Change], now: int) -> tuple[Turned, Saved]:
-        """The first half of a turn, in its transaction: save what stopped, and what that means for the inbox."""
+        """The first half of a turn, in its transaction: save what stopped, and write the consequences for the inbox."""
         self._lock_keys(sql, keys_to_lock(changes), changes)
         inbox = self._inbox(sql)
         matched = match_waiting(inbox, changes, now)
@@ -25,19 +26,20 @@ class TurnVerbs(Dialect):
         return Turned(saved.lost, [], saved.children, answered=matched.answered(saved.lost), placed=placed), saved
 
     def _with_answers(self, sql: Sql, turned: Turned) -> Turned:
-        """What a job has to look at is its own from its claim on, and stays so."""
+        """Add the answers that claimed jobs have to look at. From the claim on they belong to these jobs, and stay
+        so."""
         if jobs := [row.id for row in turned.won if row.phase == ANSWERED]:
             turned.answers.update((one.job, one) for one in sql.kept("answer_given", jobs=jobs))
         return turned
 
 
 def ready(saved: Saved) -> dict[int, RankPosition]:
-    """The queues that have something to do now, each with the place of the first."""
+    """The queues that have work now, each with the first place of it."""
     rows = [change.after for change in saved.changes if change.after.phase == READY]
     children, stored = [child for child, _ in saved.children], [one for _, one in saved.children]
     return lowest([*((queue_of(row.id), (row.rank, row.id)) for row in rows), *soon(children, stored)])
 
 
 def freed(saved: Saved) -> set[int]:
-    """The queues in which jobs that counted against limits do so no more."""
+    """The queues in which jobs no longer count against limits."""
     return {queue_of(change.before.id) for change in saved.changes if change.before.held > change.after.held}

@@ -23,7 +23,7 @@ NAMES: Final = ", ".join(COLUMNS)
 _TIMEOUT: Final = "json(printf('%!.17g', timeout))"
 """SQLite writes 15 digits of a number as JSON; a float has up to 17."""
 _CHUNKS: Final = (256, 64, 16, 4, 1)
-"""Rows a statement takes: few sizes, so that prepared statements are found again."""
+"""Rows per statement: few different sizes, so that prepared statements are used again."""
 _KINDS: Final = {
     kind: (
         ", ".join(_TIMEOUT if name == "timeout" else name for name in kind.__struct_fields__),
@@ -31,7 +31,7 @@ _KINDS: Final = {
     )
     for kind in (Row, Brief, Kept)
 }
-"""The columns of each kind, as JSON has them exactly, and what reads them."""
+"""For each kind of row, its columns as exact JSON, and the decoder."""
 _ids = msgspec.json.Decoder(list[int])
 
 
@@ -45,7 +45,7 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 @cache
 def values_of(rows: int, columns: int) -> str:
-    """So many VALUES of so many columns, as the part `rows` of a statement."""
+    """This many VALUES of this many columns, as the part `rows` of a statement."""
     return f"VALUES {', '.join(['(' + ', '.join('?' * columns) + ')'] * rows)}"
 
 
@@ -54,26 +54,26 @@ def in_json(values: Sequence[Any]) -> str:
 
 
 def ids(conn: sqlite3.Connection, query: str, values: Any) -> list[int]:
-    """What a query finds, as ids."""
+    """The ids that a query finds."""
     return _ids.decode(conn.execute(f"SELECT json_group_array(id) FROM ({query})", values).fetchone()[0])
 
 
 def no_nul(values: Sequence[Any]) -> None:
-    """SQLite would keep a NUL; PostgreSQL cannot, and what one store refuses, all refuse."""
+    """Refuse a NUL: SQLite would keep it, PostgreSQL cannot, and what one store refuses, all refuse."""
     for value in values:
         if type(value) is str and "\x00" in value:
             raise StoreRefused("a text contains a NUL character, which PostgreSQL cannot store")
 
 
 def keep(conn: sqlite3.Connection, payloads: Any) -> None:
-    """Put large payloads aside, in the transaction that stores their rows."""
+    """Write large payloads to the side table, in the transaction that stores their rows."""
     for job_id, data in large.oversized(payloads):
         no_nul([data])
         conn.execute("INSERT OR REPLACE INTO hipq_payloads (id, data) VALUES (?, ?)", (job_id, data))
 
 
 def read(conn: sqlite3.Connection, query: str, values: Any, kind: type[Any] = Row) -> list[Any]:
-    """What a query finds: jobs with their payloads, jobs as lists have them, or answers."""
+    """The rows that a query finds: jobs with their payloads, jobs as lists have them, or answers."""
     columns, decoder = _KINDS[kind]
     (text,) = conn.execute(f"SELECT json_group_array(json_array({columns})) FROM ({query})", values).fetchone()
     found = decoder.decode(text)

@@ -44,7 +44,7 @@ LACKS_TABLES: Final = (
 
 
 def translated(error: Exception) -> StoreError:
-    """A database error as one of ours: it may pass, it never will, or nothing can be trusted any more."""
+    """A database error as one of hipq's: it may pass, it never will, or nothing can be trusted any more."""
     if isinstance(
         error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
     ):
@@ -62,7 +62,7 @@ def is_locked(error: BaseException | None) -> bool:
 
 
 def signpost(conn: sqlite3.Connection) -> Moved | None:
-    """Where the jobs of this database are now, if they have moved: see `leave`."""
+    """The place that the jobs of this database have moved to, if they have: see `leave`."""
     if not conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'hipq_moved'").fetchall():
         return None
     ((url, move),) = conn.execute("SELECT url, move FROM hipq_moved").fetchall()
@@ -103,7 +103,7 @@ class Connection:
                 raise StoreUnavailable(f"cannot open {self.path}-hipq: {error.strerror}") from None
 
     def _connect(self) -> sqlite3.Connection:
-        """A connection, and a note of the files that it has open."""
+        """A connection, and a record of the files that it has open."""
         for _ in range(_TRIES if self.path else 0):
             before = inode(self._name)
             if self._database not in (None, before) or os.path.realpath(self._name) != self.path:
@@ -155,19 +155,22 @@ class Connection:
                     raise self._not_locked("unlock", error) from None
 
     def _not_locked(self, verb: str, error: OSError) -> StoreUnavailable:
-        """A file system may refuse locks for a while, as one of a network does whose server has no room for more."""
+        """The error for a lock that could not be had. A file system may refuse locks for a while, as a network's does
+        whose server has no room for more."""
         return StoreUnavailable(f"cannot {verb} {self.path}-hipq: {error.strerror}")
 
     @contextmanager
     def _alone_if_possible(self) -> Iterator[None]:
-        """The same; but whoever holds the lock file for long has a connection, too: ours is not the last."""
+        """Hold the lock file, unless somebody else holds it for long: they have a connection, too, so ours is not the
+        last."""
         with ExitStack() as stack:
             with suppress(StoreUnavailable):
                 stack.enter_context(self._alone())
             yield
 
     def _take_lock_file(self) -> None:
-        """A stopped process may hold it for hours: give up after a while, as SQLite does with its own lock."""
+        """Wait for the lock file, but not for ever: a stopped process may hold it for hours. SQLite gives up on its own
+        lock in the same way."""
         until, pause = time.monotonic() + BUSY_SECONDS, 0.0001
         while True:
             try:
@@ -184,7 +187,8 @@ class Connection:
                 raise self._not_locked("lock", error) from None
 
     def before_fork(self) -> None:
-        """No thread uses the connection, and it is closed: there is nothing a child could inherit."""
+        """Before a fork: wait until no thread uses the connection, and close it, so that there is nothing a child could
+        inherit."""
         self._writers.acquire()
         self._lock.acquire()
         if self.path and self._conn is not None:
@@ -200,7 +204,7 @@ class Connection:
         self._writers.release()
 
     def born(self) -> None:
-        """In the child: nothing of this is the parent's any more."""
+        """In the child: start anew, since all of this is the parent's."""
         if self._lock_file >= 0:
             os.close(self._lock_file)  # else the lock outlives a parent that dies with it
         if self.path and self._conn is not None:
@@ -211,7 +215,7 @@ class Connection:
             self._on_fork()
 
     def _usable(self) -> sqlite3.Connection:
-        """The connection, opened if need be: hold the lock file and the lock."""
+        """The connection, opened if need be. Call it with the lock file and the lock held."""
         if self._broken:
             raise self._broken
         if self._pid != os.getpid():
@@ -250,7 +254,7 @@ class Connection:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: committed at the end of the block, undone if it raises."""
+        """A transaction: committed at the end of the block, undone if that raises."""
         with self._alone(), self._lock:
             conn = self._usable()
             try:
@@ -281,7 +285,7 @@ class Connection:
         raise replaced(path)
 
     def _moved(self, conn: sqlite3.Connection, error: Exception) -> Moved | None:
-        """A table that is not there has moved, if there is a signpost."""
+        """The error to raise in place of one about a missing table, if a signpost says where the jobs have moved to."""
         return signpost(conn) if "no such table" in str(error) else None
 
     def _undo(self, conn: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""The inbox in SQLite: the write lock is every key's lock."""
+"""The inbox in SQLite: the write lock locks every key."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ class Insert:
         return [stored[index] for index in range(len(jobs))]
 
     def _one(self, conn: sqlite3.Connection, job: New) -> tuple[int, bool]:
-        """The id that was taken for a job, and whether the job was added: not if it is less simple than most, for its
-        payload is large or its key is taken."""
+        """The id for a job, and whether the job was added. It was not if it is less simple than most: its payload is
+        large, or its key is taken."""
         if len(job.job_data) > large.PAYLOAD_LIMIT:
             return job.id, False
         query = self._statements.of("insert", job.queue, rows=_ONE)
@@ -74,7 +74,7 @@ class Insert:
         return job_id, bool(conn.execute(query, values).rowcount)
 
     def given(self, conn: sqlite3.Connection, jobs: Sequence[tuple[int, New]]) -> None:
-        """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
+        """Add jobs under ids that were given out before. DuplicateKey if one has a key that is taken."""
         by_queue: dict[int, list[tuple[int, New]]] = {}
         for job_id, job in jobs:
             by_queue.setdefault(job.queue, []).append((job_id, job))
@@ -90,20 +90,20 @@ class Insert:
             self._insert_rows(conn, queue, renamed(some, added))
 
     def _take_ids(self, conn: sqlite3.Connection, queue: int, reserved: list[int]) -> list[int]:
-        """These ids, and others where one is 0."""
+        """These ids, with new ones in place of 0."""
         count = reserved.count(0)
         last = self._last_id(conn, queue, count)
         fresh = iter(range(last - count + 1, last + 1))
         return [job_id or numbered(next(fresh), queue) for job_id in reserved]
 
     def _last_id(self, conn: sqlite3.Connection, queue: int, count: int) -> int:
-        """Take so many ids; the sequence number of the last."""
+        """Take this many ids. Returns the sequence number of the last."""
         query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
         ((last,),) = conn.execute(query, (count, queue)).fetchall()
         return int(last)
 
     def _insert_rows(self, conn: sqlite3.Connection, queue: int, jobs: list[tuple[int, New]]) -> set[int]:
-        """Insert; the ids of those that went in."""
+        """Insert jobs. Returns the ids of those that were added."""
         added = 0
         if not jobs:
             return set()
@@ -127,7 +127,7 @@ class Insert:
 
 
 def standard(conn: Any) -> sqlite3.Connection:
-    """A user's connection, if it is one of the library that we use."""
+    """A user's connection, if it comes from the library that hipq uses."""
     conn = driver_connection(conn)
     if type(conn).__module__.startswith(("psycopg", "hipq.stores.postgres")):  # the second: an async one, bridged
         raise Invalid(
@@ -142,7 +142,7 @@ def standard(conn: Any) -> sqlite3.Connection:
 
 
 def checked(conn: Any, file: str) -> sqlite3.Connection:
-    """The same, if writing through it reaches this very file."""
+    """A user's connection, if it writes to this very file."""
     theirs = standard(conn)
     cursor = theirs.cursor()
     cursor.row_factory = None  # whatever rows its owner likes, we read tuples
@@ -153,13 +153,14 @@ def checked(conn: Any, file: str) -> sqlite3.Connection:
 
 
 def begins_by_itself(conn: sqlite3.Connection) -> bool:
-    """Whether the module would begin a transaction before an INSERT. From Python 3.12 on `autocommit` may say no."""
+    """Whether Python's module begins a transaction before an INSERT. From Python 3.12 on `autocommit` may turn that
+    off."""
     return conn.isolation_level is not None and getattr(conn, "autocommit", None) is not True
 
 
 @contextmanager
 def tuples(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A user's connection while we use it: whatever rows its owner likes, we read tuples."""
+    """A user's connection while hipq uses it: it returns tuples, whatever rows its owner likes."""
     factory, conn.row_factory = conn.row_factory, None
     try:
         yield conn
@@ -169,7 +170,7 @@ def tuples(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def savepoint(conn: sqlite3.Connection) -> Iterator[None]:
-    """An error undoes what was done in it, and no more."""
+    """A savepoint: an error undoes what was done in it, and no more."""
     conn.execute("SAVEPOINT hipq")
     try:
         yield

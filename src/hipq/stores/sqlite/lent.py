@@ -1,4 +1,5 @@
-"""A connection that is somebody else's: what we do is part of their transaction, and all else stays as it was.
+"""A connection that is somebody else's: what hipq does is part of their transaction, and everything else stays as it
+was.
 
 It does not hold the lock file of `connection`, since its commit is theirs: let one process write that way where SQLite
 is older than 3.51.3.
@@ -25,7 +26,7 @@ Lend = Callable[[], sqlite3.Connection]
 
 
 class Lent(Connection):
-    """In the place of a connection of our own."""
+    """Takes the place of hipq's own connection."""
 
     def __init__(self, lend: Lend) -> None:
         self.path = ""
@@ -41,7 +42,7 @@ class Lent(Connection):
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """In their transaction if they have one, else in one of ours."""
+        """In their transaction, if they have one, else in one of hipq's."""
         conn = standard(self._lend())
         if conn.in_transaction or begins_by_itself(conn):
             with inside(conn):
@@ -64,11 +65,11 @@ class Lent(Connection):
         return standard(conn) is standard(self._lend())
 
     def close(self) -> None:
-        """It is not ours to close."""
+        """Does nothing: it is theirs to close."""
 
 
 class GuestStore(SqliteStore):
-    """For a program that adds jobs and looks at them through its own connection. No engine can work on it."""
+    """The store of a program that adds jobs and looks at them through its own connection. No engine can work on it."""
 
     def __init__(self, lend: Lend, url: str, clock: Clock | None = None, for_a_test: bool = False) -> None:
         self._lent = Lent(lend)
@@ -88,7 +89,7 @@ class GuestStore(SqliteStore):
         return applied
 
     def queue(self, app: str, name: str, table: str) -> QueueTables:
-        """In a transaction of theirs no tables are made: it may be undone, and what was learned would be wrong."""
+        """Makes no tables in a transaction of theirs: it may be undone, and what was learned would be wrong."""
         with self._db.reading() as conn:
             migrations.check_version(*schema.version(conn), self._known, self.url)
             may_make = self._for_a_test or not conn.in_transaction

@@ -18,7 +18,7 @@ _TRIES: Final = 20
 
 @contextmanager
 def only_mover(path: str) -> Iterator[None]:
-    """One at a time; and while there is one, `is_moving` says so."""
+    """Held by the process that moves the jobs. There is one at a time, and meanwhile `is_moving` says so."""
     descriptor = files.make(_file(path))
     try:
         for left in reversed(range(_TRIES)):  # somebody may just be asking whether there is one

@@ -38,7 +38,7 @@ def inode(file: str | int) -> Inode | None:
 
 
 def _entry(name: str) -> Inode | None:
-    """What a folder has under this name: the file itself or a link to it."""
+    """What is in a folder under this name: the file itself, or a link to it."""
     try:
         found = os.lstat(name)
     except OSError:
@@ -63,12 +63,12 @@ class OpenFiles:
         is_link = os.path.join(os.path.realpath(folder), os.path.basename(name)) != path
         self._folder = "" if is_link or _is_mounted(path) else folder  # "": the files come and go in another one
         self._quiet: tuple[int, int, int] | None = None
-        """The folder, and its time of change, when the files were looked at and that time was settled."""
+        """The folder, and its time of change once the files were looked at and that time was settled."""
 
     @property
     def moved(self) -> bool:
-        """The database is not at its path any more, or a link to where it is now: who opens that keeps other files
-        beside it."""
+        """Whether the database is no longer at its path, or a link leads elsewhere now: whoever opens that keeps other
+        files beside it."""
         return _is_other(*self._database) or _entry(self._database[0]) != self._entry
 
     @property
@@ -93,12 +93,12 @@ class OpenFiles:
 
     @property
     def log_is_ours(self) -> bool:
-        """Nobody who opens the database from now on needs the log that is open here."""
+        """Whether nobody who opens the database from now on needs the log that is open here."""
         return self.moved or inode(self._beside[0][0]) is None
 
     def delete_log(self) -> None:
-        """And its index. The next database at the path would share them with those who still have this one open: who of
-        them notices last would write that one's jobs into this one."""
+        """Delete the log and its index. The next database at the path would share them with those who still have this
+        one open: the last of them to notice would write this database's jobs into that one."""
         for path, opened in self._beside[:2]:
             if not _is_other(path, opened):
                 with suppress(OSError):

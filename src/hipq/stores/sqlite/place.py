@@ -1,8 +1,8 @@
-"""Which file a database is in: a database that was made in another file is a copy, restored from a backup perhaps.
+"""The file that a database is in. A database that was made in another file is a copy, perhaps restored from a backup.
 
-The file's time of birth says so: a file keeps it when it is renamed, and a copy has its own. Its inode number would
-not do where the time is known: file systems give the number of a deleted file to the next, and some give out others
-after each mount. Nor would its device number, which may be another after every start of a container.
+The file's time of birth tells: a file keeps it when it is renamed, and a copy has its own. Its inode number would not
+do: file systems give the number of a deleted file to the next, and some give out others after each mount. Nor would its
+device number, which may be another after every start of a container.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of queues in SQLite: the write lock is the admission lock of them all."""
+"""The rules of queues in SQLite: the write lock is the admission lock of all of them."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ class SqliteRulebook(Rulebook):
         return SqliteReader(sql, queue, now)
 
     def is_plain(self, sql: Sql, claim: Claim, rules: Rules) -> bool:
-        """Nothing but the order decides what starts."""
+        """Whether nothing but the order decides what starts."""
         return rules.plain and not sql.found("others", claim.queue, types=list(claim.types))[0][0]

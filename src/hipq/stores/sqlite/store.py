@@ -19,12 +19,10 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
-from hipq.stores.sql.activity import ActivityVerbs
-from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.audit import AuditVerbs
 from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
@@ -42,18 +40,17 @@ from hipq.stores.values import EndPlace, QueueTables, Stored
 
 T = TypeVar("T")
 MOVING: Final = '{"moving":[]}'
-"""What an engine serves that is none, but moves the jobs elsewhere: while it is alive, nobody claims any."""
+"""What an engine serves that is none, but moves the jobs to another database: while it is alive, nobody claims any."""
 _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 _SMALL: Final = {EXECUTING: "_owner", PARKED: "_parked"}
-"""Indexes of phases that few jobs have; and those of all phases:"""
+"""The indexes of phases that few jobs have."""
 _PHASES: Final = {**_SMALL, READY: "_ready", SCHEDULED: "_stage", WAITING: "_wait"}
+"""The indexes of all phases."""
 
 
-class SqliteStore(
-    JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs, ActivityVerbs
-):
+class SqliteStore(MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
     _insert: Insert
     _rulebook: SqliteRulebook
     at_once = 1
@@ -77,7 +74,8 @@ class SqliteStore(
             self.migrate()
 
     def _start(self) -> None:
-        """What a child has of its own after a fork: its parent's descriptors would take each other's news."""
+        """What a child process makes anew after a fork: with its parent's descriptors, the two would take each other's
+        news."""
         self._waker = FileWaker(self._db)
 
     @property
@@ -121,7 +119,7 @@ class SqliteStore(
         return str(found[0]) if found else ""
 
     def _lock_keys(self, sql: Sql, keys: Sequence[Any], changes: Sequence[Change] = ()) -> None:
-        """The write lock is held."""
+        """A transaction that holds the write lock."""
 
     def _inbox(self, sql: Sql) -> SqliteInbox:
         return SqliteInbox(sql, self._settle)
@@ -252,7 +250,7 @@ class SqliteStore(
         return bool(sql.found("alive", engine_id=engine_id, moving=MOVING, **self._lease_time()))
 
     def _is_held(self, sql: Sql, claim: Claim, engine_id: int) -> bool:
-        """Hand the ticket in; whether it was still held."""
+        """Hand the ticket in. Returns whether it was still held."""
         values = self._lease_time()
         return sql.changed("use_ticket", claim.queue, ticket=claim.ticket, engine_id=engine_id, **values) == 1
 

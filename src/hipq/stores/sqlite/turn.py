@@ -1,4 +1,4 @@
-"""Settling what stopped and claiming what is next, inside the turn's transaction."""
+"""Saving what stopped and claiming what is next, inside the turn's transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hipq.stores.sqlite.rule_claims import SqliteRulebook
 _MANY: Final = 400
 """SQLite joins at most 500 SELECTs in one statement."""
 _FEW: Final = 20
-"""Job types up to which it is cheaper to look for jobs of each than to ask first which types have any."""
+"""Up to this many job types, it is cheaper to look for jobs of each than to ask first which types have any."""
 _ALL: Final = 1 << 62
 _pairs = msgspec.json.Decoder(list[tuple[int, int]])
 
@@ -82,8 +82,8 @@ class SqliteTake(Take):
     def _pick(
         self, conn: sqlite3.Connection, name: str, queue: int, of: Sequence[tuple[str, ...]], values: tuple[int, ...]
     ) -> list[int]:
-        """Ids from one SELECT for each of these, merged: its parameters are those, then `values`, of which the last is
-        the limit."""
+        """Ids from one SELECT for each of these, merged. The parameters of each are its own and then `values`, the last
+        of which is the limit."""
         limit = values[-1]
         if limit <= 0 or not of:
             return []

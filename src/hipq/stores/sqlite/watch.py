@@ -11,7 +11,7 @@ from hipq.stores.sqlite.connection import Connection
 from hipq.stores.waker import ELSEWHERE, NO_NEWS, NOTIFIED, News, Waker
 
 SYNC_SECONDS: Final = 1.0
-"""The longest a commit is waited for whose pages were seen to be written."""
+"""The longest wait, in seconds, for a commit whose pages were seen to be written."""
 
 _IN_MODIFY: Final = 0x2
 _IN_CREATE: Final = 0x100
@@ -36,7 +36,7 @@ class Watch:
             pass
 
     def heard(self) -> bool:
-        """Drain the news; whether any was about the WAL file."""
+        """Read all events. Returns whether one was about the WAL file."""
         found = False
         while True:
             try:
@@ -51,7 +51,7 @@ class Watch:
 
 
 def _elsewhere() -> News:
-    """In the place of a job's id is one that all processes agree on, and another one a second later."""
+    """A number in place of a job's id, on which all processes agree, and another one a second later."""
     return {ELSEWHERE: ("", int(time.time()) << QUEUE_BITS)}
 
 
