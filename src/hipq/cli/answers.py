@@ -80,7 +80,7 @@ def answer(
     of=AppCommand,
 )
 def answers() -> None:
-    """Look at the answers that came, give them another chance, throw them away."""
+    """List answers, bring them again, give them to another job, delete them."""
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ _tick_options = together(
     of=AppCommand,
 )
 def cron() -> None:
-    """Look at cron schedules and change them, whether code or an operator made them."""
+    """List and change cron schedules, whether code or an operator made them."""
 
 
 @cron.command("list", "hipq cron list shop:app", "hipq cron list --db sqlite:///shop.db --queue orders --json")

@@ -41,7 +41,7 @@ _LABELS: Final = 14
 @click.option("--keep", metavar="FOLDER", help="Where its database goes; else among the temporary files, for a day.")
 @click.option("--plain", is_flag=True, help="Lines instead of a picture, as when the output is no terminal.")
 def demo(seconds: float, keep: str | None, plain: bool) -> int:
-    """See a shop charge some hundred orders through a bank that answers late, twice, early or never.
+    """Watch a shop charge some hundred orders at a bank that answers late, twice, early or never.
 
     There are limits, regions with shares, priorities, a time window, retries, time-outs and a crash. In the end
     everything is counted: exit 1 if it does not add up.

@@ -35,7 +35,7 @@ LOOKS: Final = 3
     "hipq journal recover /var/lib/hipq/journal",
 )
 def journal() -> None:
-    """Look into a daemon's journal: the files in which jobs are safe until the store has them."""
+    """Check, show and repair a daemon's journal: the files in which jobs are safe until the database has them."""
 
 
 @journal.command("check", "hipq journal check /var/lib/hipq/journal", "hipq journal check /var/lib/hipq/journal --json")

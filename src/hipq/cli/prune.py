@@ -33,7 +33,7 @@ def prune(
     target: Target, older_than: float | None, keep: int | None, queue: str | None, job_type: str | None,
     tenant: str | None, code: str | None,
 ) -> None:  # fmt: skip
-    """Delete old final jobs: by age, by number, or both.
+    """Delete jobs that have ended: by age, by number, or both.
 
     Those that have been final for longer than this, or that enough others ended after; and, unless only some are meant,
     answers that need not be kept any longer (how long that is, each queue's code says).

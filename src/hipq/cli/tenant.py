@@ -43,7 +43,7 @@ def _quota_options(default: int | None) -> Decorator:
     "hipq tenant list --db postgresql://ann@localhost/hipq",
 )
 def tenant() -> None:
-    """Say who may use a daemon, and how much."""
+    """Add tenants to a daemon, and set how much each may use."""
 
 
 @tenant.command("add", "hipq tenant add acme --token-file token", "hipq tenant add acme --weight 3")

@@ -25,7 +25,7 @@ _ROLES: Final = "; ".join(f"{role}: {about}" for role, about in ABOUT.items()).r
     "hipq token rotate 5f3a9c01b2d4",
 )
 def token() -> None:
-    """Say who may call a daemon, for which tenant, and what for."""
+    """Make and revoke tokens: who may call a daemon, for which tenant, and what for."""
 
 
 @token.command(

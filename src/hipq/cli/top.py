@@ -35,7 +35,7 @@ _LEAST: Final = 0.2
     "hipq top --db postgresql://host/database --interval 5",
     "hipq top shop:app | head -20",
     cls=AppCommand,
-    short_help="See queues, limits, running jobs, answers and engines, live.",
+    short_help="Watch queues, limits, running jobs, answers and engines.",
 )
 @click.option(
     "--interval", type=Duration("interval", _LEAST), default="2", show_default=True, help="Seconds between two looks."
