@@ -92,9 +92,9 @@ def answers() -> None:
 )
 @answer_filters
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: numbers above it.")
-@number_option("--limit", 1, 10_000, 100, "At most so many.")
+@number_option("--limit", 1, 10_000, 100, "List at most this number.")
 def list_answers(target: Target, queue: str | None, wanted: Filters, after: int, limit: int) -> None:
-    """Answers in the order they came."""
+    """List answers, in the order in which they came."""
     found = [row for _, row in page(target, queue, wanted, after, limit)]
     say(found, lambda: print_answers(found))
     if len(found) == limit and page(target, queue, wanted, number_of(found[-1]), 1):
@@ -143,8 +143,8 @@ def listeners(target: Target) -> None:
 @yes_option
 @audited
 def replay(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: Filters) -> int:
-    """Let unused answers come again: those with these NUMBERs, or all that the options name. Each is for the job that
-    has its key now, and gets another number."""
+    """Bring unused answers again: those with these NUMBERs, or all that the filters find. Each goes to the job that has
+    its key now, and gets a new number."""
     chosen = _chosen(target, numbers, queue, wanted)
     if not numbers and chosen:
         confirm(f"Let {some(len(chosen), 'answer')} come again?")
@@ -170,7 +170,7 @@ def replay(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: 
 @click.option("--type", "job_type", help="The job type it is an answer to, if that was wrong too.")
 @audited
 def rekey(target: Target, number: int, key: str, job_type: str | None) -> None:
-    """Let an unused answer come again, with another key. For one that named the wrong job."""
+    """Bring an unused answer again under another key, if it named the wrong job."""
     names.key(key)
     app, queue, found = find_answer(target.apps, number)
     done = app.answers.rekey(number, key, type=job_type)
