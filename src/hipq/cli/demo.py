@@ -129,7 +129,7 @@ def _print(report: dict[str, Any]) -> None:
         took = f"{sum(report['jobs'].values())} jobs in {report['seconds']:.0f} s"
         _heading(f"{took}: it adds up." if report["adds_up"] else f"{took}: IT DOES NOT ADD UP.")
         slow = report["clock_slow_seconds"]
-        click.echo(f"The demo's clock was {slow:.0f} s slow: windows open on the minute, and one had to.")
+        click.echo(f"The demo's clock ran {slow:.0f} s behind, so that its window opened while you watched.")
     _heading("What to try next (this database stays for a day, or where --keep puts it):")
     for one in report["next"]:
         click.echo(f"  {click.style('# ' + one['why'], dim=True)}\n  {one['command']}")
