@@ -83,7 +83,7 @@ client: .venv/installed-dev
 	$(BIN)/python -m clients.typescript.generate
 
 # The documentation site, in .site/html: it loads nothing from other hosts, and needs no server but for its search.
-docs: .venv/installed-docs
+docs: .venv/installed-dev
 	$(BIN)/python -c "from hipq.job.states import document; print(document(), end='')" > docs/states.md
 	$(BIN)/python -m website .site/pages
 	$(BIN)/zensical build --clean --strict
@@ -136,8 +136,4 @@ $(BIN)/python:
 
 .venv/installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch .venv/installed $@
-
-.venv/installed-docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch .venv/installed $@

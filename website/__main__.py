@@ -53,6 +53,7 @@ def write(folder: Path) -> None:
     for file in (*ROOT.glob("docs/*.svg"), *ROOT.glob("docs/*.json")):
         shutil.copy(file, folder)
     shutil.copy(Path(__file__).parent / "site.css", folder)
+    shutil.copy(ROOT / "src/hipq/dashboard/static/icon.svg", folder)
     index = rewritten((ROOT / "llms.txt").read_text(), "llms.txt")
     (folder / "llms.txt").write_text(index.replace(".md)", ".html)"))
 

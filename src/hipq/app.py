@@ -176,9 +176,9 @@ class Hipq:
     def working(
         self, queues: Sequence[str] | None = None, concurrency: int = 10, poll: float = POLL, lease: float = LEASE
     ) -> Iterator[None]:
-        """Work in a thread until the end of the block, beside whatever else this program does. The parameters are those
-        of `run`, and so is StoreUnavailable. Handlers that run at the end may finish. It forks, so begin it before
-        threads of your own. If the engine fails, the error is logged at once, and raised at the end of the block."""
+        """Work in a thread until the end of the block, beside whatever else this program does. `queues`, `concurrency`,
+        `poll` and `lease` are those of `run`, and so is StoreUnavailable. Handlers that run at the end may finish. It
+        forks: begin it before threads of your own. An error of the engine is logged at once, and raised at the end."""
         from hipq import running
 
         with (

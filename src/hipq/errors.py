@@ -17,6 +17,7 @@ HipqError
 ├── DaemonUnavailable  a daemon cannot be reached, or takes nothing right now
 │   └── OverQuota          a quota of the tenant is used up: later
 ├── CannotRun          this machine lacks what a handler needs
+├── NoRoomToRun        this machine has no room for another handler now
 ├── JournalError       the journal could not do its work
 │   ├── JournalBehind      too much waits in it already: try again later
 │   ├── JournalFull        the disk has no room: try again later
@@ -122,7 +123,7 @@ class SchemaError(HipqError):
 
 
 class NameClash(HipqError):
-    """Another queue owns this table name; choose another name or naming strategy."""
+    """Another queue owns this table name; choose another queue name, or another table_naming."""
 
 
 class TransportError(HipqError):
@@ -158,7 +159,7 @@ class JournalError(HipqError):
 
 
 class JournalBehind(JournalError):
-    """Too many jobs wait to be taken into the store; try again later."""
+    """Too many jobs in the journal wait for the database; try again later."""
 
 
 class JournalFull(JournalError):

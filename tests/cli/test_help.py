@@ -85,6 +85,12 @@ def test_help_says_what_it_does_and_what_each_option_does(hipq: HipqCommand, pat
         assert f"    {line}\n" in ran.out  # whole, to be pasted
 
 
+def test_hipq_alone_is_a_call_for_help(hipq: HipqCommand) -> None:
+    ran = hipq()
+    assert (ran.status, ran.out) == (0, hipq("--help").out)
+    assert hipq("job").status == 2, "a group without a command is bad usage"
+
+
 def test_help_needs_neither_an_application_nor_a_right_file(hipq: HipqCommand, folder: Path) -> None:
     (folder / "hipq.toml").write_text("nonsense")
     for command in ("worker", "prune", "job list", "queue limit", "config"):

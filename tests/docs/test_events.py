@@ -9,7 +9,7 @@ from tests.docs.test_readme import ROOT
 
 
 def test_no_event_is_missing() -> None:
-    parts = (ROOT / "docs/events.md").read_text().split("\n## Of ")[1:]
+    parts = (ROOT / "docs/events.md").read_text().split("\n## Events of ")[1:]
     told = {part.split()[0]: re.findall(r"^\| `([\w ]+)` \|", part, flags=re.MULTILINE) for part in parts}
     for subject, events in (
         ("jobs", JOB_EVENTS), ("answers", ANSWER_EVENTS), ("listeners", LISTENER_EVENTS), ("engines", ENGINE_EVENTS),

@@ -38,30 +38,30 @@ _numbers_argument = click.argument("numbers", metavar="[NUMBER]...", type=_NUMBE
     "hipq answer --db sqlite:///daemon.db jobs mail order-17 --data-file answer.json --id evt-1 --tenant acme",
     """hipq answer shop:app orders charge order-17 '"no such card"' --error""",
     cls=AppCommand,
-    short_help="Bring the answer of a job.",
+    short_help="Bring the answer that a job waits for.",
 )
 @click.argument("queue")
 @click.argument("job_type", metavar="TYPE")
 @click.argument("key")
 @data_argument
-@click.option("--id", "answer_id", metavar="ANSWER-ID", help="What tells it from others to the same key.")
-@click.option("--error", is_flag=True, help="It says that the work failed.")
-@click.option("--attempt", type=Whole("attempt", 1, (1 << 31) - 1), help="The attempt it is an answer to.")
-@click.option("--tenant", help="The tenant of a daemon whose job it is for.")
+@click.option("--id", "answer_id", metavar="ANSWER-ID", help="The answer's own id: the same one again is a duplicate.")
+@click.option("--error", is_flag=True, help="The answer says that the work failed.")
+@click.option("--attempt", type=Whole("attempt", 1, (1 << 31) - 1), help="The attempt that it answers.")
+@click.option("--tenant", help="The tenant of a daemon whose job it is.")
 def answer(
     target: Target, queue: str, job_type: str, key: str, data: str | None, data_file: IO[bytes] | None,
     answer_id: str | None, error: bool, attempt: int | None, tenant: str | None,
 ) -> None:  # fmt: skip
-    """Bring the answer of the job of TYPE that has KEY, and print what became of it. It is kept, whatever that is:
+    """Bring an answer to the job of TYPE that has KEY, and print what became of the answer, which is always kept:
 
     \b
-    matched    its job has it, or has ended with it
-    buffered   it is early: kept until its job waits for it
-    duplicate  the same one came before
-    conflict   its job had ended with another one
-    late       its job had ended, or was past that attempt
+    matched    the job goes on with it, or has ended with it
+    buffered   it is early: it waits for its job
+    duplicate  the same answer came before
+    conflict   the job has ended with another answer
+    late       the job has ended, or is past that attempt
 
-    Without the code, by --db, an engine that has the code ends the job.
+    With --db, without your code, a worker that has the code goes on with the job.
     """
     value = given_data(data, data_file)
     app, found = target.queue(queue)
@@ -80,7 +80,7 @@ def answer(
     of=AppCommand,
 )
 def answers() -> None:
-    """Look at the answers that came, give them another chance, throw them away."""
+    """List answers, bring them again, give them to another job, delete them."""
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------
@@ -92,9 +92,9 @@ def answers() -> None:
 )
 @answer_filters
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: numbers above it.")
-@number_option("--limit", 1, 10_000, 100, "At most so many.")
+@number_option("--limit", 1, 10_000, 100, "List at most this number.")
 def list_answers(target: Target, queue: str | None, wanted: Filters, after: int, limit: int) -> None:
-    """Answers in the order they came."""
+    """List answers, in the order in which they came."""
     found = [row for _, row in page(target, queue, wanted, after, limit)]
     say(found, lambda: print_answers(found))
     if len(found) == limit and page(target, queue, wanted, number_of(found[-1]), 1):
@@ -143,8 +143,8 @@ def listeners(target: Target) -> None:
 @yes_option
 @audited
 def replay(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: Filters) -> int:
-    """Let unused answers come again: those with these NUMBERs, or all that the options name. Each is for the job that
-    has its key now, and gets another number."""
+    """Bring unused answers again: those with these NUMBERs, or all that the filters find. Each goes to the job that has
+    its key now, and gets a new number."""
     chosen = _chosen(target, numbers, queue, wanted)
     if not numbers and chosen:
         confirm(f"Let {some(len(chosen), 'answer')} come again?")
@@ -170,7 +170,7 @@ def replay(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: 
 @click.option("--type", "job_type", help="The job type it is an answer to, if that was wrong too.")
 @audited
 def rekey(target: Target, number: int, key: str, job_type: str | None) -> None:
-    """Let an unused answer come again, with another key. For one that named the wrong job."""
+    """Bring an unused answer again under another key, if it named the wrong job."""
     names.key(key)
     app, queue, found = find_answer(target.apps, number)
     done = app.answers.rekey(number, key, type=job_type)

@@ -20,9 +20,9 @@ from hipq.stores.audit import audit_json
 )
 @click.option("--since", type=Duration("since"), help="Only of this last time: 90s, 12h, 30d.")
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: numbers below it.")
-@number_option("--limit", 1, 10_000, 100, "At most so many.")
+@number_option("--limit", 1, 10_000, 100, "List at most this number.")
 def audit(target: Target, since: float | None, after: int, limit: int) -> None:
-    """Who changed what, by commands, over HTTP and in the dashboard, and was refused what, the newest first. It is kept
+    """List who changed what, or was refused: by commands, over HTTP and in the dashboard, the newest first. It is kept
     for 400 days."""
     store = target.store
     least = 0 if since is None else store.now() - round(since * SECOND)

@@ -28,7 +28,7 @@ _LABELS: Final = 34
     "hipq bench",
     "hipq bench --db postgresql://ann@localhost/shop --seconds 30",
     "hipq bench --json > before.json",
-    short_help="Measure what a database can do.",
+    short_help="Measure how many jobs a database can take.",
 )
 @click.option(
     "--db", metavar="URL", callback=given_db, help="The database; else $HIPQ_DATABASE_URL, else a new SQLite file here."

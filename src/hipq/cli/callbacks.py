@@ -36,7 +36,7 @@ from hipq.observe import logs
 def serve_callbacks(
     target: Target, host: str, port: int, size: int, rate: int, log_level: str, log_format: str, lifeline: int | None
 ) -> None:
-    """Take answers that are brought to callback URLs or as webhooks, until SIGINT or SIGTERM. Several of these may run.
+    """Receive answers at callback URLs and as webhooks, until SIGINT or SIGTERM. Several of these may run.
 
     It speaks plain HTTP: put what speaks HTTPS in front of it. Your own ASGI application can do the same, with
     `hipq.callbacks(app)` mounted in it.

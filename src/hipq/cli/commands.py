@@ -32,9 +32,7 @@ def is_typed(parameter: str) -> bool:
 
 _JSON = click.Option(["--json"], is_flag=True, expose_value=False, callback=_keep, help="Print JSON.")
 yes_option = click.option("-y", "--yes", is_flag=True, expose_value=False, callback=_keep, help="Do not ask.")
-quiet_option = click.option(
-    "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Do not say how far it is."
-)
+quiet_option = click.option("--quiet", is_flag=True, expose_value=False, callback=_keep, help="Show no progress.")
 
 
 def log_options(debug: str) -> Decorator:

@@ -58,7 +58,7 @@ add_completion_class(Bash)
     "completion",
     "hipq completion bash",
     "hipq completion fish > ~/.config/fish/completions/hipq.fish",
-    short_help="Print the script with which a shell completes hipq.",
+    short_help="Print a script for tab completion in your shell.",
     json=False,
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))

@@ -67,7 +67,7 @@ def config(words: tuple[str, ...]) -> None:
     """Print the settings in force, and where each comes from.
 
     The command line goes first, then the environment, then hipq.toml (or [tool.hipq] in pyproject.toml) in this folder
-    or one above it, up to the one with .git or the home folder; then what is usual. Passwords are not printed. With
+    or one above it, up to the one with .git or the home folder; then the default. Passwords are not printed. With
     `serve` and its options it is what that command line would have.
     """
     if words and words[0] != "serve":

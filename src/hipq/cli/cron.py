@@ -23,7 +23,7 @@ _name_argument = click.argument("schedule", metavar="NAME")
 _tick_options = together(
     click.option("--tz", help="The time zone of the expression, like Europe/Rome; UTC without it."),
     click.option("--missed", type=click.Choice(MISSED),
-                 help="What becomes of ticks no engine was there for: one job for all of them, all, or none."),
+                 help="For ticks while no engine ran: one job for all of them, a job for each, or none."),
     click.option("--overlap/--no-overlap", default=None,
                  help="Whether a tick adds a job while that of the tick before is not final."),
     job_options,
@@ -38,7 +38,7 @@ _tick_options = together(
     of=AppCommand,
 )
 def cron() -> None:
-    """Look at cron schedules and change them, whether code or an operator made them."""
+    """List and change cron schedules, whether code or an operator made them."""
 
 
 @cron.command("list", "hipq cron list shop:app", "hipq cron list --db sqlite:///shop.db --queue orders --json")
@@ -65,7 +65,7 @@ def list_schedules(target: Target, queue: str | None) -> None:
 @click.argument("job_type", metavar="TYPE")
 @click.argument("expression", metavar="EXPRESSION")
 @data_argument
-@click.option("--name", help="Tells it from the other schedules of the queue; the job type without it.")
+@click.option("--name", help="The schedule's name, unique in the queue; by default the job type.")
 @_tick_options
 @audited
 def add(
@@ -96,8 +96,8 @@ def change(
     target: Target, queue: str, schedule: str, expression: str | None, data: str | None,
     data_file: IO[bytes] | None, default: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Change a cron schedule of QUEUE. What is left out stays. A change of one in code wins over the code. If its
-    EXPRESSION or time zone changes, ticks count from now."""
+    """Change a cron schedule of QUEUE: what you give, and nothing else. The change wins over the code, until --default.
+    A new EXPRESSION or time zone counts from now."""
     changes = given_options(options) | ({} if expression is None else {"expression": expression})
     if data is not None or data_file is not None:
         changes["data"] = given_data(data, data_file)

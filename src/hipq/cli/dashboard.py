@@ -27,7 +27,7 @@ from hipq.errors import Invalid
 )
 @lifeline_option
 def dashboard(target: Target, options: DashboardOptions, waiter_app: str | None, lifeline: int | None) -> None:
-    """See an application or a database in a browser, and act on it, until SIGINT or SIGTERM.
+    """Serve pages that show an application or a database, and let you act on it, until SIGINT or SIGTERM.
 
     It prints a URL that logs in whoever has it. $HIPQ_DASHBOARD_TOKENS says who may log in instead, with which role:
     ann=admin:SECRET, bob=view:SECRET.

@@ -41,7 +41,7 @@ _LABELS: Final = 14
 @click.option("--keep", metavar="FOLDER", help="Where its database goes; else among the temporary files, for a day.")
 @click.option("--plain", is_flag=True, help="Lines instead of a picture, as when the output is no terminal.")
 def demo(seconds: float, keep: str | None, plain: bool) -> int:
-    """See a shop charge some hundred orders through a bank that answers late, twice, early or never.
+    """Watch a shop charge some hundred orders at a bank that answers late, twice, early or never.
 
     There are limits, regions with shares, priorities, a time window, retries, time-outs and a crash. In the end
     everything is counted: exit 1 if it does not add up.
@@ -129,7 +129,7 @@ def _print(report: dict[str, Any]) -> None:
         took = f"{sum(report['jobs'].values())} jobs in {report['seconds']:.0f} s"
         _heading(f"{took}: it adds up." if report["adds_up"] else f"{took}: IT DOES NOT ADD UP.")
         slow = report["clock_slow_seconds"]
-        click.echo(f"The demo's clock was {slow:.0f} s slow: windows open on the minute, and one had to.")
+        click.echo(f"The demo's clock ran {slow:.0f} s behind, so that its window opened while you watched.")
     _heading("What to try next (this database stays for a day, or where --keep puts it):")
     for one in report["next"]:
         click.echo(f"  {click.style('# ' + one['why'], dim=True)}\n  {one['command']}")

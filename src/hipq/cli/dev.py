@@ -25,11 +25,11 @@ HOST: Final = "127.0.0.1"
 @number_option("--port", 1, 65_535, 8001, "Where callbacks are taken, on 127.0.0.1.")
 @number_option("--dashboard-port", 1, 65_535, PORT, "Where the dashboard is, on 127.0.0.1.")
 def dev(target: Target, port: int, dashboard_port: int) -> int:
-    """Run jobs, take answers and callbacks, show them, and start again when code changes: until SIGINT.
+    """Run a worker, callbacks and the dashboard in one terminal, restarted when code changes, until SIGINT.
 
-    It is `hipq worker --reload`, which listens to streams too, beside `hipq callbacks` and `hipq dashboard`; every line
-    of theirs says whose it is. hipq.toml says how the worker works. Unless something else says where callbacks reach
-    you, jobs' callback URLs begin with the address here. For production, start these by themselves.
+    It runs `hipq worker --reload`, `hipq callbacks` and `hipq dashboard`; each line of output says which of them wrote
+    it. The worker takes its options from hipq.toml. Callback URLs begin with the address here, unless another is
+    configured. For production, start the three by themselves.
     """
     app = said(target.app)
     logs.configure("info", "text")

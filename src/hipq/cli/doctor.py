@@ -31,11 +31,11 @@ _INDENT: Final = " " * 11
     cls=AppCommand,
 )
 @click.option("--patience", type=Duration("patience"), default="5m", show_default=True,
-              help="How late something must be to be worth a word.")  # fmt: skip
+              help="How late something must be before it is reported.")  # fmt: skip
 @click.option("--deep", is_flag=True, help="SQLite: look at every page of the file, too. Takes as long as reading it.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings, too.")
 def doctor(target: Target, patience: float, deep: bool, strict: bool) -> int:
-    """Look for what is wrong with a database, and say what to do about each thing. Nothing is changed.
+    """Find what is wrong with a database, and say what to do about each problem. Nothing is changed.
 
     Exit 0: no problem. 1: a problem, or the database cannot be read. 2: bad usage.
     """

@@ -26,7 +26,7 @@ from hipq.errors import Invalid
 @click.argument("queue")
 @click.argument("job_type", metavar="TYPE")
 @data_argument
-@click.option("--key", help="At most one live job of a type has it.")
+@click.option("--key", help="The job's key. No two live jobs of a type have the same.")
 @click.option("--at", type=Moment(), help="Not before this moment, like 2027-01-15T08:00:00+01:00.")
 @click.option("--delay", type=Duration("delay"), help="Not before so long from now: seconds, or 90s, 5m, 12h, 30d.")
 @job_options

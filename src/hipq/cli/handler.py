@@ -30,7 +30,7 @@ _type_argument: Final = click.argument("type", metavar="TYPE")
     "hipq handler rollback charge",
 )
 def handler() -> None:
-    """Put the handlers of a tenant's jobs to a daemon, over HTTP, and look at them."""
+    """Deploy a tenant's handlers to a daemon over HTTP, test them, and look at them."""
 
 
 @handler.command(

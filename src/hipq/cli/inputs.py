@@ -193,13 +193,13 @@ def given_data(data: str | None, file: IO[bytes] | None) -> Any:
 job_options = together(
     click.option("--priority", type=Whole("priority", PRIORITY_MIN, PRIORITY_MAX),
                  help="Lower goes first; may be negative."),
-    click.option("--lane", help="The lane it belongs to; without it, what the queue's lane_by says."),
+    click.option("--lane", help="The job's lane; by default what the queue's lane_by returns."),
     click.option("--throttle-factor", type=Units("throttle_factor", FACTOR_MIN, FACTOR_MAX),
                  help="How many units it counts as: 2, or 0.5."),
     click.option("--window", "windows", type=TimeWindow(), multiple=True,
                  help="Start only then: 22:00-05:00@Europe/Rome. As often as wanted."),
     click.option("--timeout", type=Duration("timeout", 0.001), help="How long an attempt may take."),
-    click.option("--retry", type=Retries(), help="What becomes of it if it fails, whatever its type says: backoff:5 "
+    click.option("--retry", type=Retries(), help="How it is retried, whatever its type says: backoff:5 "
                  "(attempts), fixed:60s:3 (delay, attempts), schedule:1s,5m,1h (delays), none, or the name of a "
                  "registered strategy."),
 )  # fmt: skip

@@ -30,7 +30,7 @@ _id_argument = click.argument("job_id", metavar="ID", type=JobId())
     of=AppCommand,
 )
 def job() -> None:
-    """Look at jobs, ask why they do not run, cancel them, run them now, change them, add them again."""
+    """List jobs, say why they wait, cancel, change or requeue them, run them now."""
 
 
 @job.command("show", "hipq job show shop:app 65537", "hipq job show --db sqlite:///shop.db 65537 --json")
@@ -91,7 +91,7 @@ def why(target: Target, job_id: int) -> None:
 @changing
 @click.option("--reason", default="cancelled", show_default=True, help="Kept on each job as its error.")
 def cancel(reason: str) -> JobChange:
-    """End jobs that are not final: those with these ids, or all that the filters find.
+    """Cancel jobs that have not ended: those with these ids, or all that the filters find.
 
     Handlers that are running are told, and what they come to is not kept. Jobs that wait for an answer and have a
     cancel handler end when an engine has run that.
@@ -109,7 +109,7 @@ def cancel(reason: str) -> JobChange:
 )
 @changing
 def retry() -> JobChange:
-    """Let jobs that wait for their time, first or again, run now: those with these ids, or all that the filters
+    """Run jobs now that are scheduled or to be retried later: those with these ids, or all that the filters
     find."""
     return JobChange(
         "run now",

@@ -35,14 +35,14 @@ LOOKS: Final = 3
     "hipq journal recover /var/lib/hipq/journal",
 )
 def journal() -> None:
-    """Look into a daemon's journal: the files in which jobs are safe until the store has them."""
+    """Check, show and repair a daemon's journal: the files in which jobs are safe until the database has them."""
 
 
 @journal.command("check", "hipq journal check /var/lib/hipq/journal", "hipq journal check /var/lib/hipq/journal --json")
 @folder_argument
 def check(folder: str) -> int:
-    """Whether all of a journal can be read. It changes nothing, and may be run while a daemon writes. Exit 1: jobs that
-    were acknowledged may be lost."""
+    """Check whether all of a journal can be read. This changes nothing, and may be run while a daemon writes. Exit 1:
+    jobs that were acknowledged may be lost."""
     with opened(folder) as found:
         in_use, examined, findings = _looked(found)
         identity = found.identity()
@@ -74,7 +74,7 @@ class _Place(Parsed):
 )
 @folder_argument
 @click.option("--after", type=_Place(), default=BEGINNING, help="The next page: batches behind this position.")
-@number_option("--limit", 1, 100_000, 100, "At most so many.")
+@number_option("--limit", 1, 100_000, 100, "List at most this number.")
 @click.option("--refused", is_flag=True, help="Those that the store would not take, and that were put into quarantine.")
 @click.option("--tenant", help="Only batches of this tenant.")
 def show(folder: str, after: Position, limit: int, refused: bool, tenant: str | None) -> None:

@@ -35,15 +35,15 @@ from hipq.stores.open import open_store
 @yes_option
 @quiet_option
 def recover_journal(folder: str | None, lost: str | None, db: str | None, as_new: bool) -> int:
-    """Do what a daemon does when it opens its journal: cut off a batch that was not written whole, put damage into
-    quarantine, and say so. Refused while a daemon has it open.
+    """Repair a journal, as a daemon does when it starts: cut off a batch that was not written whole, put damaged bytes
+    into quarantine, and say so. Refused while a daemon has the journal open.
 
-    With --from all that the daemon had accepted is stored, too. No job is stored twice, so this may be interrupted, run
-    again, and the daemon may come back after all. Refused while that daemon lives. Exit 1: some of it is in quarantine.
+    With --from, store everything that a lost daemon had accepted. No job is stored twice, so this may be interrupted
+    and run again, and the daemon may even come back. Refused while that daemon lives. Exit 1: some of it is in
+    quarantine.
 
-    With --as-new the journal gets a new identity, and belongs to no store. That is for a journal of which the store has
-    more than is there, an old copy perhaps, or of another store: jobs in it that a store has already may run a second
-    time.
+    With --as-new the journal gets a new identity and can be used with any database, such as when the database has more
+    than an old copy of the journal. Jobs in the journal that the database has already may run a second time.
     """
     if lost is not None:
         if folder is not None or as_new:

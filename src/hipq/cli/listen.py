@@ -29,7 +29,7 @@ from hipq.signals import on_stop
 @click.option("-q", "--queues", metavar="A,B", help="Only answers to jobs of these queues.")
 @log_options("one line for every answer.")
 def listen(target: Target, queues: str | None, log_level: str, log_format: str) -> None:
-    """Keep answers that come as messages, until SIGINT or SIGTERM. Several of these share what comes.
+    """Receive answers from streams such as Kafka and SQS, until SIGINT or SIGTERM. Several of these share what comes.
 
     Workers do so too while they run, unless they are told --no-listen.
     """

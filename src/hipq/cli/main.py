@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
         return complain(_hidden(text, arguments), status, more)
 
     try:
-        status = cli.main(list(arguments), "hipq", standalone_mode=False, obj=tuple(arguments))
+        status = cli.main(list(arguments) or ["--help"], "hipq", standalone_mode=False, obj=tuple(arguments))
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.UsageError as error:

@@ -10,7 +10,8 @@ from hipq.cli.target import AppCommand, Target, announced
 
 @command("migrate", "hipq migrate shop:app", "hipq migrate --db postgresql://ann@localhost/shop", cls=AppCommand)
 def migrate(target: Target) -> None:
-    """Create or update hipq's tables. SQLite does so by itself; on PostgreSQL run this once, and after an upgrade."""
+    """Create or update hipq's tables: run this once, and after each upgrade. SQLite does not need it: programs that
+    open the file do so."""
     applied = announced(target.program if target.app else Hipq("migrate", target.url)).migrate()
     text = "\n".join(f"applied {name}" for name in applied) or "nothing to do: the schema is up to date"
     say({"applied": applied}, text)

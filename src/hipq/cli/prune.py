@@ -20,12 +20,12 @@ from hipq.job.states import CODES
     "hipq prune --db sqlite:///shop.db --older-than 7d --code ok",
     cls=AppCommand,
 )
-@click.option("--older-than", type=Duration("older-than"), help="Final for so long: 90s, 12h, 30d.")
-@click.option("--keep", type=Whole("keep", 0, (1 << 31) - 1), help="All but the last so many that ended, a queue.")
+@click.option("--older-than", type=Duration("older-than"), help="Ended longer ago than this: 90s, 12h, 30d.")
+@click.option("--keep", type=Whole("keep", 0, (1 << 31) - 1), help="Keep this number in each queue, the newest.")
 @click.option("-q", "--queue", help="Only this queue.")
 @click.option("--type", "job_type", help="Only this job type.")
 @click.option("--tenant", help="Only this tenant of a daemon.")
-@click.option("--code", type=click.Choice(CODES[1:]), help="Only those that ended so.")
+@click.option("--code", type=click.Choice(CODES[1:]), help="Only jobs that ended in this way.")
 @yes_option
 @quiet_option
 @audited
@@ -33,10 +33,10 @@ def prune(
     target: Target, older_than: float | None, keep: int | None, queue: str | None, job_type: str | None,
     tenant: str | None, code: str | None,
 ) -> None:  # fmt: skip
-    """Delete old final jobs: by age, by number, or both.
+    """Delete jobs that have ended: by age, by number, or both.
 
-    Those that have been final for longer than this, or that enough others ended after; and, unless only some are meant,
-    answers that need not be kept any longer (how long that is, each queue's code says).
+    Without filters, answers that need not be kept any longer are deleted, too. How long they are kept is in the code of
+    each queue (answer_ttl).
     """
     if is_typed("older_than") != is_typed("keep"):  # what a file says beside it would delete more than is typed
         older_than, keep = (older_than, None) if is_typed("older_than") else (None, keep)

@@ -35,7 +35,7 @@ _queue_argument = click.argument("name", metavar="QUEUE")
     of=AppCommand,
 )
 def queue() -> None:
-    """Look at queues, set their limits, pause them."""
+    """List queues, set their limits, pause and resume them."""
 
 
 # -- list ------------------------------------------------------------------------------------------------------------
@@ -43,10 +43,12 @@ def queue() -> None:
 @click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: queues with higher numbers.")
 @number_option("--limit most", 1, 10_000, 100, "List at most this number of queues.")
 def list_queues(target: Target, after: int, most: int) -> None:
-    """List queues: the job types that this program has code for, the limits in force, what is paused, and how many
-    jobs there are, each counted up to 10,000: those that run include those that are answered or decided on; those that
-    are retrying are ready or scheduled, too; failed are those that did not succeed in the last hour, cancelled ones
-    apart."""
+    """List queues, with their job types, limits, pauses and numbers of jobs.
+
+    Each number is counted up to 10,000. Running jobs include those whose answer or error is being decided on; retrying
+    jobs are ready or scheduled, too; failed are the jobs that ended without success in the last hour, without the
+    cancelled ones. Job types are those that this program has code for.
+    """
     found = sorted(each.number for _, each in target.queues(None) if each.number > after)
     numbers = found[:most]
     pages = [(app, [each for each in app.queues if each.number in numbers]) for app in target.apps]

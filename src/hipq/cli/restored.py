@@ -28,7 +28,7 @@ from hipq.errors import Invalid
 @yes_option
 @audited
 def restored(target: Target, margin: int) -> None:
-    """Run this once after a database was restored from a backup, before any program uses it.
+    """Make a restored backup safe to use: run this once, before any program uses the database.
 
     Callers hold ids of jobs that were added after the backup was made. The counters in the backup would give these ids
     to other jobs: this moves them on. Jobs that ran when the backup was made run again.

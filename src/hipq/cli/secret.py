@@ -35,7 +35,7 @@ _KEY_FILE = click.option("--secrets-key-file", "file", metavar="FILE",
     "hipq secret new-key --secrets-key-file hipq.keys",
 )
 def secret() -> None:
-    """Set what handlers may have and nobody is shown. Keys that encrypt it are made here, too, for the operator."""
+    """Set secrets that a tenant's handlers can read and nobody is shown. Operators make the keys here, too."""
 
 
 @secret.command("set", "hipq secret set BANK_KEY < bank.key")

@@ -69,7 +69,8 @@ _YEAR: Final = 365 * _DAY
               "to notice.")  # fmt: skip
 @log_options("one line for everything that happens to a job.")
 def serve(**given: Any) -> None:
-    """Take jobs and handlers over HTTP and run them, until SIGINT or SIGTERM; a second one gives back what runs.
+    """Run the daemon: take jobs and handlers over HTTP and run them, until SIGINT or SIGTERM. The first lets running
+    handlers finish, a second gives their jobs back.
 
     Tenants and their tokens are made with `hipq tenant`. Several daemons may share one PostgreSQL database. It speaks
     plain HTTP: put what speaks HTTPS in front of it.

@@ -25,7 +25,7 @@ from hipq.job.when import to_datetime
     of=AppCommand,
 )
 def signing() -> None:
-    """Look at the keys that callback URLs are signed with, and change them."""
+    """List and rotate the keys that sign callback URLs."""
 
 
 @signing.command("list", "hipq signing list shop:app", "hipq signing list --db sqlite:///shop.db --json")

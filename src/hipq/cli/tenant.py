@@ -17,12 +17,12 @@ from hipq.daemon.tenancy.tenants import Quotas, described
 
 _QUOTAS: Final = {
     "weight": "Its share of the work, beside other tenants: 1 to 1000.",
-    "waiting": "Jobs it may have waiting, with answers that wait for theirs; 0: any number.",
-    "running": "Jobs it may have running at once; 0: any number.",
-    "bytes": "Bytes of those; 0: any number.",
-    "rate": "Jobs and answers it may add in a second at each daemon; 0: any number.",
-    "kept": "Bytes of its jobs that have ended, with their results; 0: any number.",
-    "requests": "Other requests it may make in a second at each daemon; 0: any number.",
+    "waiting": "Most jobs that have not ended, and answers that no job has taken; 0: any number.",
+    "running": "Most jobs that run at the same time; 0: any number.",
+    "bytes": "Most bytes of jobs that have not ended and such answers; 0: any number.",
+    "rate": "Most jobs and answers added per second at each daemon; 0: any number.",
+    "kept": "Most bytes of ended jobs, with their results; 0: any number.",
+    "requests": "Most other requests per second at each daemon; 0: any number.",
 }
 
 
@@ -43,7 +43,7 @@ def _quota_options(default: int | None) -> Decorator:
     "hipq tenant list --db postgresql://ann@localhost/hipq",
 )
 def tenant() -> None:
-    """Say who may use a daemon, and how much."""
+    """Add tenants to a daemon, and set how much each may use."""
 
 
 @tenant.command("add", "hipq tenant add acme --token-file token", "hipq tenant add acme --weight 3")

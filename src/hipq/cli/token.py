@@ -25,7 +25,7 @@ _ROLES: Final = "; ".join(f"{role}: {about}" for role, about in ABOUT.items()).r
     "hipq token rotate 5f3a9c01b2d4",
 )
 def token() -> None:
-    """Say who may call a daemon, for which tenant, and what for."""
+    """Make and revoke tokens: who may call a daemon, for which tenant, and what for."""
 
 
 @token.command(
@@ -37,9 +37,9 @@ def token() -> None:
 @click.argument("tenant", required=False)
 @click.option("--all-tenants", is_flag=True, help="One of an operator's, for every tenant there is or will be.")
 @click.option("--role", "roles", multiple=True, required=True, type=click.Choice([*map(str, Role)]),
-              help=f"What it may do; say it once for each. {_ROLES}.")  # fmt: skip
+              help=f"What it may do; give several as --role A --role B. {_ROLES}.")  # fmt: skip
 @click.option("--name", default="", help="What it is for, or who has it: the audit log says so.")
-@click.option("--expires", type=Duration("expires"), help="After this time it is good for nothing: 12h, 90d.")
+@click.option("--expires", type=Duration("expires"), help="When it stops working: after 12h, 90d.")
 @token_file_option
 @daemon_db_option
 def create(
@@ -74,8 +74,8 @@ def list_tokens(tenant: str | None, db: str | None) -> None:
 @token_file_option
 @daemon_db_option
 def rotate(token_id: str, overlap: float, token_file: str | None, db: str | None) -> None:
-    """Make a token that may do what the one with this ID may, and lets that expire: so nobody is shut out while the new
-    one is brought to where the old one is used. If the old one was to expire, the new one has as long to live."""
+    """Replace the token with this ID by a new one with the same roles. Both work for a while, so that you can put the
+    new one where the old one is used. If the old one was to expire, the new one lives as long again."""
     tenants = tenants_of(db)
     with token_written_to(token_file) as file:
         owner = tenants.holder(token_id)
@@ -88,7 +88,7 @@ def rotate(token_id: str, overlap: float, token_file: str | None, db: str | None
 @click.argument("token_id", metavar="ID")
 @daemon_db_option
 def revoke(token_id: str, db: str | None) -> None:
-    """Let the token with this ID be good for nothing: at every daemon within a second."""
+    """Revoke the token with this ID: it stops working at every daemon within a second."""
     tenants = tenants_of(db)
     owner = tenants.holder(token_id)
     tenants.revoke(owner, token_id)

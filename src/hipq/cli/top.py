@@ -35,14 +35,14 @@ _LEAST: Final = 0.2
     "hipq top --db postgresql://host/database --interval 5",
     "hipq top shop:app | head -20",
     cls=AppCommand,
-    short_help="See queues, limits, running jobs, answers and engines, live.",
+    short_help="Watch queues, limits, running jobs, answers and engines.",
 )
 @click.option(
     "--interval", type=Duration("interval", _LEAST), default="2", show_default=True, help="Seconds between two looks."
 )
 def top(target: Target, interval: float) -> None:
-    """See queues, limits, jobs that run, answers and engines, until q or Ctrl-C. Elsewhere than on a terminal, and with
-    --json, it is one look. Counts stop at 10,000, so that a look costs the database little however many jobs it has."""
+    """Watch queues, limits, running jobs, answers and engines, until q or Ctrl-C. Without a terminal, and with --json,
+    look once. Counts stop at 10,000, so that a look costs the database little however many jobs it has."""
     apps = target.apps
     if not apps:
         raise Invalid("there are no queues in this database yet")

@@ -42,7 +42,7 @@ _ATTRIBUTE: Final = re.compile(r"(?P<name>[^:=]+)(:(?P<type>[^=]+))?=(?P<value>.
     cls=WaiterCommand,
 )
 @queue_argument
-@number_option("--limit most", 1, 10_000, 100, "At most so many.")
+@number_option("--limit most", 1, 10_000, 100, "List at most this number.")
 @click.option("--after", metavar="CURSOR", help="The next page: those after the last one of this.")
 def list_items(target: WaiterTarget, queue: str, most: int, after: str | None) -> None:
     """Messages for QUEUE that wait in its table, the next one first. Those within 15 minutes may be in SQS already."""

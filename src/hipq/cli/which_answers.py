@@ -31,7 +31,7 @@ answer_filters = filters(
     click.option("--state", type=click.Choice(list(STATES)), help="`answers count` says what each means."),
     click.option("--job", type=Whole("a job id", 1, (1 << 63) - 1), help="Only those that belong to this job."),
     click.option("--tenant", help="Only to jobs of this tenant of a daemon."),
-    click.option("--older-than", type=Duration("older-than"), help="Only those that came so long ago: 90s, 30d."),
+    click.option("--older-than", type=Duration("older-than"), help="Only answers older than this: 90s, 30d."),
 )
 """The options that say which answers."""
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -112,7 +112,8 @@ def document() -> str:
     lines = [
         "# States",
         "",
-        "Generated from `src/hipq/job/states.py` by `make docs`; a test compares them.",
+        "A job is in one of five states; these are all moves between them. The phases say more exactly what it does.",
+        "(This page comes from `src/hipq/job/states.py`, as do the code and the checks in the database.)",
         "",
         "```mermaid",
         "stateDiagram-v2",

@@ -136,7 +136,9 @@ def check_version(found: int, accepts: int, known: list[Migration], url: str) ->
     mine = known[-1].number
     if found < mine:
         what = "has no hipq tables yet" if found == 0 else f"is at schema {found}, this program needs {mine}"
-        raise SchemaError(f"{url} {what}; run `hipq migrate --db URL` once", is_empty=found == 0)
+        raise SchemaError(
+            f"{url} {what}; run `hipq migrate` once, with --db URL or your MODULE:APP", is_empty=found == 0
+        )
     if mine < accepts:
         raise SchemaError(
             f"{url} is at schema {found} and takes programs of schema {accepts} or later; this one is {mine}: "

@@ -42,7 +42,7 @@ ABOUT: Final[Mapping[Role, str]] = {
     Role.POST: "add jobs, and bring answers",
     Role.READ: "look at jobs, results, queues, events, handlers and schedules",
     Role.DEPLOY: "set and delete handlers, and read them",
-    Role.OPERATE: "what `read` may; cancel, retry and requeue jobs; change cron schedules",
+    Role.OPERATE: "everything of `read`; cancel, retry and requeue jobs; change cron schedules",
     Role.METRICS: "scrape `/metrics`",
     Role.ADMIN: "everything, tenants, tokens and the audit log too",
 }
