@@ -23,6 +23,7 @@ import pytest
 from hipq import Answered, Hipq, Job
 from hipq.answers.reports import streams
 from hipq.stores.filters import Filter
+from tests import processes
 from tests.acceptance.rigs import RIGS, Rig
 from tests.acceptance.service import answer_to
 from tests.servers import free_port, fresh_database
@@ -47,7 +48,7 @@ class Processes:
 
     def start(self, name: str, *command: str) -> None:
         with (self._folder / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(
+            self._running[name] = processes.Popen(
                 [sys.executable, "-m", *command], cwd=ROOT, env=self._environment, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log,
             )  # fmt: skip
@@ -217,7 +218,7 @@ class Play:
             return
         environment = {**os.environ, "COLUMNS": "200"}
         command = [sys.executable, "-m", "hipq", "answers", "listeners", "--db", self._app.url, "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+        done = processes.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
         (row,) = json.loads(done.stdout)
         assert row["listener"] == "orders.charge"
         assert row["listening"] <= 3, "those that were killed are forgotten after a while"

@@ -22,6 +22,7 @@ import psycopg
 
 from hipq import Hipq
 from hipq.daemon.tenancy.tenants import Tenants
+from tests import processes
 from tests.servers import OwnPostgres, free_port
 
 JOBS = 2 * int(os.environ.get("HIPQ_ACCEPTANCE_JOBS", "750"))
@@ -54,7 +55,7 @@ class Served:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self.process = processes.Popen(self._command, stdout=log, stderr=log)
         eventually(lambda: self.get("/health")["status"] == "ok", 60, lambda: f"it starts: {self.said}")
 
     def kill(self) -> None:

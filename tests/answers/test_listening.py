@@ -23,6 +23,7 @@ from hipq.testing.clock import HandClock
 from hipq.testing.under_test import elsewhere
 from hipq.transports import Message
 from hipq.transports.base import quoted
+from tests import processes
 
 URL = "redis://nobody:secret@nowhere:1/answers"
 SHOWN = "redis://nobody@nowhere:1/answers"
@@ -484,7 +485,7 @@ def test_the_part_of_a_process_that_died_is_free_at_once(app: Hipq, clock: HandC
         "checkpoints.take('a'); checkpoints.keep('a', '5')\n"
         "print(flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", program, app.url], stdout=subprocess.PIPE) as other:
+    with processes.Popen([sys.executable, "-c", program, app.url], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
         clock.step(time.time() - clock.now() / 1e6)

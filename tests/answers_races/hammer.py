@@ -27,6 +27,7 @@ from hipq.stores.claims import Claim
 from hipq.stores.filters import AnswerFilter
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
+from tests import processes
 from tests.answers_races import scene
 from tests.answers_races.scene import ORDER, answer, begins_to_wait, ends_by, executing, waiting
 
@@ -336,7 +337,7 @@ def hammer(url: str, queue: int, wanted: dict[str, int], folder: Path) -> list[d
     text = msgspec.json.encode(wanted).decode()
     command = [sys.executable, "-m", __name__]
     both = [
-        subprocess.Popen(
+        processes.Popen(
             [*command, side, url, str(queue), str(file), text],
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )

@@ -8,13 +8,13 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests import processes
 from tests.ending import at_the_end
 
 SHOP = '''
@@ -50,7 +50,7 @@ class Served:
         self._log = folder / f"server-{time.monotonic_ns()}.log"
         (folder / "shop.py").write_text(SHOP)
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
+            self.process = processes.Popen(
                 command or hipq_callbacks(), cwd=folder, stdout=log, stderr=log,
                 env={**os.environ, "HIPQ_DATABASE_URL": url, **environment},
             )  # fmt: skip

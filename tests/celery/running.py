@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import redis
 
+from tests import processes
+
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 90.0
 """Seconds until something has failed, on a machine however busy."""
@@ -39,7 +41,7 @@ class Shop:
     def send(self, script: str) -> Any:
         """Run this beside the app, as a program that sends tasks does; what it prints is JSON."""
         program = f"import json\nfrom tests.celery.shop import *\n{script}"
-        done = subprocess.run(
+        done = processes.run(
             [sys.executable, "-c", program], cwd=ROOT, env=self.environment, capture_output=True, text=True,
             timeout=PATIENCE,
         )  # fmt: skip
@@ -47,7 +49,7 @@ class Shop:
         return json.loads(done.stdout)
 
     @contextmanager
-    def worker(self, pool: str = "prefork") -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, pool: str = "prefork") -> Iterator[subprocess.Popen[str]]:
         """A Celery worker that is ready."""
         command = ["-m", "celery", "-A", "tests.celery.shop", "worker", "--pool", pool, "--concurrency", "2"]
         command += ["--without-mingle", "--without-gossip", "--without-heartbeat", "--loglevel", "INFO"]
@@ -61,9 +63,9 @@ class Shop:
         return self.process("-m", "hipq.cli.main", "worker", "tests.celery.shop:kept", *options)
 
     @contextmanager
-    def process(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    def process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         with self._log.open("ab") as log:
-            process = subprocess.Popen(
+            process = processes.Popen(
                 [sys.executable, *arguments], cwd=ROOT, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True,
             )  # fmt: skip
@@ -79,7 +81,7 @@ class Shop:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
 
-    def until(self, what: Callable[[], Any], process: subprocess.Popen[bytes] | None = None) -> None:
+    def until(self, what: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> None:
         end = time.monotonic() + PATIENCE
         while not what():
             assert time.monotonic() < end, f"{self.lines()}\n{self.log()[-5000:]}"

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from hipq import Hipq, Progress, Wait
 from hipq.cli.main import run
+from tests import processes
 from tests.servers import fresh_database
 
 SHOP = '''
@@ -215,7 +215,7 @@ class Worker:
         self._log = folder / f"worker-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "hipq.cli.main", "worker", "shop:app", "--log-format", "json", *arguments]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
+            self.process = processes.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
 
     def log(self, event: str = "") -> list[dict[str, Any]]:
         whole = self._log.read_text().rpartition("\n")[0]  # of the last line there may be only a part yet

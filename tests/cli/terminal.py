@@ -7,13 +7,14 @@ import os
 import pty
 import select
 import struct
-import subprocess
 import sys
 import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
+
+from tests import processes
 
 HIPQ = (sys.executable, "-m", "hipq.cli.main")
 
@@ -42,7 +43,7 @@ def on_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    process = subprocess.Popen(
+    process = processes.Popen(
         command, cwd=folder, env=environment | {"TERM": "xterm"}, stdin=theirs, stderr=theirs,
         stdout=theirs if stdout is None else stdout, start_new_session=True,
     )  # fmt: skip

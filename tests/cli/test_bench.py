@@ -25,6 +25,7 @@ from hipq.benchmark.workbench import APP, Workbench
 from hipq.errors import HipqError
 from hipq.stores.values import QueueTables
 from hipq.terminal import Ink
+from tests import processes
 from tests.cli.conftest import HipqCommand, alive, eventually
 from tests.servers import fresh_database
 
@@ -67,7 +68,7 @@ def start(*arguments: str, lease: float = workbench.LEASE) -> subprocess.Popen[s
     its lease."""
     code = f"from hipq.benchmark import workbench; workbench.LEASE = {lease}; from hipq.cli.main import main; main()"
     command = [sys.executable, "-c", code, "bench", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+    return processes.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> None:
@@ -191,11 +192,11 @@ def test_without_a_database_it_measures_a_file_here_and_removes_it(hipq: HipqCom
 def test_an_output_without_unicode_gets_bars_it_can_show(folder: Path) -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "hipq.cli.main", "bench", "--seconds", "1"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=60)
+    done = processes.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
-    assert b"#" in done.stdout
-    assert b"?" not in done.stdout
+    assert "#" in done.stdout
+    assert "?" not in done.stdout
 
 
 def test_a_count_that_is_wrong_is_exit_1(hipq: HipqCommand, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

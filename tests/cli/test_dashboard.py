@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hipq import Hipq
+from tests import processes
 from tests.brokers.aws import CREDENTIALS, REGION, aws_endpoint
 from tests.cli.conftest import HipqCommand, eventually
 from tests.dashboard.serving import logged_in
@@ -31,7 +32,7 @@ class Running:
         self.file = folder / f"dashboard-{time.monotonic_ns()}.log"
         words = [*PROGRAM, *of.split(), *arguments, *([] if "--port" in arguments else ["--port", "0"])]
         with self.file.open("wb") as log:
-            self.process = subprocess.Popen(
+            self.process = processes.Popen(
                 words, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **environment}
             )
         assert self.process.stdout

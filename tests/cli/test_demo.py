@@ -35,6 +35,7 @@ from hipq.events import Events
 from hipq.executors.execution import Execution
 from hipq.job.fault import Fault
 from hipq.limits.limit import Limit, limit
+from tests import processes
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
 from tests.dashboard.serving import logged_in
 
@@ -59,7 +60,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> DemoFacts:
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return processes.Popen(
         [*COMMAND, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0, **options,
     )  # fmt: skip
@@ -111,21 +112,21 @@ def test_every_kind_of_answer_and_of_ending_is_there_and_all_of_it_adds_up(hipq:
 
 def test_what_it_suggests_can_be_pasted(folder: Path) -> None:
     place = str(folder / "a folder with spaces, ü & $HOME")
-    done = subprocess.run([*COMMAND, "--seconds", "4", "--keep", place], capture_output=True, text=True, cwd=folder)
+    done = processes.run([*COMMAND, "--seconds", "4", "--keep", place], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     commands = re.findall(r"^  (?!#)(.* --.*)$", done.stdout.partition("What to try next")[2], re.MULTILINE)
     assert [re.findall(r"\b(dashboard|show|why|answers|bench)\b", command)[0] for command in commands] == [
         "dashboard", "show", "why", "answers", "bench",
     ]  # fmt: skip
     shown = f"exec timeout --preserve-status -s INT 60 {commands[0]} --port 0"
-    with subprocess.Popen(["bash", "-c", shown], stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+    with processes.Popen(["bash", "-c", shown], stdout=subprocess.PIPE, text=True, cwd=folder) as process:
         assert process.stdout
         url = process.stdout.readline().removeprefix("dashboard: ").strip()
         assert 'href="/jobs"' in logged_in(url)
         process.terminate()
     said = []
     for command in (*commands[1:4], f"{commands[4]} --seconds 1"):
-        ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder, timeout=60)
+        ran = processes.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder, timeout=60)
         assert ran.returncode == 0, f"{command}\n{ran.stderr}"
         said.append(ran.stdout)
     assert "cancelling" in said[0]
@@ -136,7 +137,7 @@ def test_what_it_suggests_can_be_pasted(folder: Path) -> None:
 
 def test_without_a_terminal_it_tells_in_lines_that_are_not_too_many(folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"FORCE_COLOR": "1"}
-    done = subprocess.run([*COMMAND, "--seconds", "5"], capture_output=True, text=True, cwd=folder, env=environment)
+    done = processes.run([*COMMAND, "--seconds", "5"], capture_output=True, text=True, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     story, _, rest = done.stdout.partition("Does it add up?")
@@ -480,7 +481,7 @@ def test_the_bank_needs_nothing_but_python(tmp_path: Path) -> None:
 
     shutil.copy(bank.__file__, tmp_path / "bank.py")
     command = [sys.executable, "-I", "-S", str(tmp_path / "bank.py"), "1", "1"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with processes.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdin
         assert int(process.stdout.readline()) > 0

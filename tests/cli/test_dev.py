@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 import urllib.error
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
+from tests import processes
 from tests.cli.conftest import SHOP, HipqCommand, alive, eventually
 from tests.dashboard.serving import logged_in
 
@@ -36,7 +36,7 @@ class Dev:
         command = [sys.executable, "-m", "hipq.cli.main", "dev", "shop:app", "--port", str(self.port)]
         command += ["--dashboard-port", str(self.dashboard)]
         with self.file.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
+            self.process = processes.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
 
     def text(self) -> str:
         return self.file.read_text()

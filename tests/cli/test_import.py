@@ -22,6 +22,27 @@ def test_importing_hipq_brings_nothing_heavy() -> None:
     assert {name for name in found if name.startswith(("hipq.stores.sqlite", "hipq.stores.postgres"))} == set()
 
 
+def test_a_command_is_imported_alone() -> None:
+    """Each in a process that has imported no other, or one that needs what another imports would be found by users."""
+    code = """
+import os, sys
+from hipq.cli.main import cli
+
+before = set(sys.modules)
+for name in cli.commands:
+    if not os.fork():
+        assert cli.commands[name].name == name, name
+        print(name, *sorted(set(sys.modules) - before), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    found = {name: set(brought) for name, *brought in map(str.split, said.splitlines())}
+    assert found.keys() >= {"job", "worker", "serve", "move", "callbacks", "answer"}
+    assert len(found) > 25
+    assert found["job"].isdisjoint({"asyncio", "hipq.cli.worker", "hipq.cli.serve", "hipq.engine.loop", "hipq.journal"})
+
+
 def _cost(code: str, compiled: Path) -> float:
     """Seconds of processor time: what other tests do at the same time does not count."""
     command = [sys.executable, "-X", f"pycache_prefix={compiled}", "-c", code]

@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from hipq import Hipq, transports
+from tests import processes
 from tests.brokers.redis import redis_url
 from tests.cli.conftest import HipqCommand, Worker, eventually, shop_on
 
@@ -50,7 +51,7 @@ def listen(folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     def start(*arguments: str, app: str = "shop:app") -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "hipq", "listen", app, *arguments]
         with (folder / "listen.log").open("ab") as log:
-            started.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+            started.append(processes.Popen(command, cwd=folder, stdout=log, stderr=log))
         return started[-1]
 
     yield start

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ import pytest
 
 from hipq.cli.job_list import Listed, _times
 from hipq.job.when import SECOND, to_datetime
+from tests import processes
 from tests.cli.conftest import HipqCommand
 
 
@@ -78,7 +78,7 @@ def test_without_a_terminal_it_must_be_said_that_it_is_meant(hipq: HipqCommand, 
 def test_on_a_terminal_it_is_asked(hipq: HipqCommand, ids: list[str], typed: str, state: str) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "hipq.cli.main", "job", "cancel", "shop:app", "-q", "orders"]
-    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=theirs) as asked:
+    with processes.Popen(command, stdin=theirs, stderr=theirs, stdout=theirs) as asked:
         os.close(theirs)
         os.write(ours, typed.encode())
         said = b""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
 from hipq import Hipq
+from tests import processes
 from tests.cli.conftest import HipqCommand
 from tests.servers import clean_database
 
@@ -89,7 +89,7 @@ def test_the_doctor_knows(hipq: HipqCommand) -> None:
     with clean_database() as target:
         command = [sys.executable, "-m", "tests.move.mover", "sqlite:///shop.db", target, "leave"]
         where = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        assert subprocess.run(command, env=where, check=False, timeout=60).returncode == -signal.SIGKILL
+        assert processes.run(command, env=where, check=False, timeout=60).returncode == -signal.SIGKILL
         unfinished = hipq("doctor", "--db", target, "--json")
         assert unfinished.status == 1
         (problem,) = [one for one in unfinished.json if "was not finished" in one["sentence"]]

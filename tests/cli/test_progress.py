@@ -11,6 +11,7 @@ import pytest
 
 from hipq.cli import progress as module
 from hipq.cli.progress import progress
+from tests import processes
 from tests.cli.terminal import on_terminal
 
 COPY = """
@@ -64,7 +65,7 @@ def test_quiet_shows_nothing(tmp_path: Path, to_terminal: bool) -> None:
     if to_terminal:
         assert on_terminal(code(COPY, quiet=True), tmp_path).text == "done\r\n"
     else:
-        done = subprocess.run(code(COPY, quiet=True), capture_output=True, text=True, check=True)
+        done = processes.run(code(COPY, quiet=True), capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr) == ("", "done\n")
 
 
@@ -124,8 +125,8 @@ def test_the_question_is_not_part_of_the_output(tmp_path: Path) -> None:
 
 def test_without_a_terminal_yes_must_be_said() -> None:
     command = [sys.executable, "-c", ASK, "burn"]
-    refused = subprocess.run(command, input="y\n", capture_output=True, text=True)
+    refused = processes.run(command, input="y\n", capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "hipq: Burn it? There is no terminal to ask on: say --yes (see hipq burn --help)\n"
-    agreed = subprocess.run([*command, "--yes"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    agreed = processes.run([*command, "--yes"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert (agreed.returncode, agreed.stdout, agreed.stderr) == (0, "burnt\n", "")

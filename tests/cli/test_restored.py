@@ -16,13 +16,14 @@ from hipq import Hipq, Job
 from hipq.daemon.ids import KIND, Ids
 from hipq.job.model import sequence_of
 from hipq.stores.protocols import Store
+from tests import processes
 from tests.servers import fresh_database
 
 Restore = Callable[[], None]
 
 
 def hipq(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "hipq", *arguments], capture_output=True, text=True, timeout=120)
+    return processes.run([sys.executable, "-m", "hipq", *arguments], capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -15,6 +15,7 @@ import pytest
 
 from hipq.cli.complete import WAITER_QUEUE
 from hipq.signals import TOGETHER
+from tests import processes
 from tests.brokers.aws import CREDENTIALS, REGION, aws_endpoint
 from tests.cli.conftest import HipqCommand, eventually
 from tests.waiter.cloud import Cloud, message
@@ -296,7 +297,7 @@ class Process:
         self._log = folder / f"waiter-{len(list(folder.glob('waiter-*')))}.log"
         command = [sys.executable, "-m", "hipq.cli.main", "waiter", *arguments]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
+            self.process = processes.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
 
     @property
     def log(self) -> str:

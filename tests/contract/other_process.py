@@ -16,6 +16,7 @@ from hipq.job.model import Change, Row
 from hipq.stores.claims import Claim
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
+from tests import processes
 from tests.contract.jobs import NOW, TYPE, add, claim, new
 
 JOBS: Final = 1000
@@ -24,7 +25,7 @@ JOBS: Final = 1000
 
 def start(verb: str, url: str, queue: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", __name__, verb, url, str(queue)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return processes.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def enqueue_on_demand(store: Store, queue: int) -> None:

@@ -121,11 +121,13 @@ def suicide() -> None:
 
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    end = time.monotonic() + seconds
+    """Asked ever more rarely: many wait at once, and each look costs as much as a step of a case."""
+    end, pause = time.monotonic() + seconds, 0.02
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError
-        time.sleep(0.03)
+        time.sleep(pause)
+        pause = min(1.3 * pause, 0.25)
 
 
 # -- the app -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ The steps are in `answering.py`: "before" a transaction, all "written" and not c
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from hipq import Hipq
+from tests import processes
 from tests.crash.answering import KILLS, Case, Message, how, plan
 from tests.crash.workers import ROOT
 from tests.servers import fresh_database
@@ -136,7 +136,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def run(what: str, given: Any) -> None:
-    subprocess.run([sys.executable, "-m", "tests.crash.answering", what, json.dumps(given)], cwd=ROOT, check=True)
+    processes.run([sys.executable, "-m", "tests.crash.answering", what, json.dumps(given)], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import pytest
 
 from hipq import Hipq
 from hipq.job.units import UNIT
+from tests import processes
 from tests.crash import audit
 from tests.crash.figures import Figures
 from tests.crash.load import LIMIT, SHARES, make_load
@@ -69,7 +69,7 @@ class Campaign:
 
     def __enter__(self) -> Campaign:
         self.workers.__enter__()
-        self.client = subprocess.Popen(self._command, cwd=ROOT)
+        self.client = processes.Popen(self._command, cwd=ROOT)
         self._watched = {"worker": Watched(self.workers.processes[0].pid), "client": Watched(self.client.pid)}
         self.more("saved", 100)
         self._until, self._next_look = time.monotonic() + SECONDS, 0.0

@@ -42,7 +42,7 @@ def test_twenty_kills_in_the_middle_of_batches_lose_nothing(app: Hipq, url: str,
     check_all_done(app, ids, tmp_path)
 
 
-def stopped_between_writes(process: subprocess.Popen[bytes], app: Hipq) -> bool:
+def stopped_between_writes(process: subprocess.Popen[str], app: Hipq) -> bool:
     """Stopped; but not in the middle of a write, when it would hold SQLite's lock for as long as it is stopped."""
     process.send_signal(signal.SIGSTOP)
     try:

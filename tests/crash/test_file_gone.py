@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
+from tests import processes
 from tests.crash.adding import BROKEN
 from tests.crash.program import make_app
 from tests.crash.workers import ROOT, Workers, eventually
@@ -88,7 +89,7 @@ def test_no_job_is_acknowledged_into_nowhere(tmp_path: Path, done: Callable[[Pat
     app.close()
     notes = [tmp_path / f"told-{number}" for number in range(3)]
     adders = [
-        subprocess.Popen(
+        processes.Popen(
             [sys.executable, "-m", "tests.crash.adding", url, str(note)], cwd=ROOT, stderr=subprocess.PIPE, text=True
         )
         for note in notes
@@ -125,7 +126,7 @@ def test_hipq_worker_says_so_and_exits(tmp_path: Path) -> None:
         "from hipq import Hipq\napp = Hipq('shop')\nq = app.queue('orders')\n\n@q.job\ndef work(job): ...\n"
     )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    worker = subprocess.Popen(
+    worker = processes.Popen(
         [sys.executable, "-m", "hipq.cli.main", "worker", "shop:app"],
         cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -157,7 +158,7 @@ class Adder:
 
     def __init__(self, url: str) -> None:
         command = [sys.executable, "-c", self.CODE, url]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = processes.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __call__(self) -> str:
         assert self.process.stdin

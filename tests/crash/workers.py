@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from tests import processes
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,10 +21,10 @@ class Workers:
     def __init__(self, url: str, folder: Path, count: int, lease: float = 1.0, which: str = "jobs") -> None:
         self._command = [sys.executable, "-m", "tests.crash.program", url, str(folder), str(lease), which]
         self._count = count
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(self._command, cwd=ROOT)
+    def start(self) -> subprocess.Popen[str]:
+        process = processes.Popen(self._command, cwd=ROOT)
         self.processes.append(process)
         return process
 
@@ -30,12 +32,12 @@ class Workers:
         """kill -9, and a new one in its place."""
         self.processes[index].kill()
         self.processes[index].wait()
-        self.processes[index] = subprocess.Popen(self._command, cwd=ROOT)
+        self.processes[index] = processes.Popen(self._command, cwd=ROOT)
 
     def replace_dead(self) -> int:
         dead = [i for i, process in enumerate(self.processes) if process.poll() is not None]
         for index in dead:
-            self.processes[index] = subprocess.Popen(self._command, cwd=ROOT)
+            self.processes[index] = processes.Popen(self._command, cwd=ROOT)
         return len(dead)
 
     def __enter__(self) -> Workers:

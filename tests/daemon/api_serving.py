@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 from hipq.daemon.tenancy.tenants import Quotas, Tenants
 from hipq.daemon.tenancy.tokens import ALL_TENANTS
 from hipq.stores.open import open_store
+from tests import processes
 from tests.ending import at_the_end
 from tests.servers import fresh_database
 
@@ -63,7 +63,7 @@ class Daemon:
         command = [sys.executable, "-m", "hipq.cli.main", "serve", "--port", str(port), "--db", url,
                    "--journal", self.journal]  # fmt: skip
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
+            self.process = processes.Popen(
                 [*command, *(["--trust-handlers"] if trust else []), *options], cwd=folder, stdout=log, stderr=log,
                 env={**os.environ, **environment}, process_group=0,
             )  # fmt: skip

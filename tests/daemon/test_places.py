@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from hipq.daemon.hidden_paths import hidden
 from hipq.errors import Invalid
 from hipq.sandbox import ContextSettings
+from tests import processes
 from tests.daemon.working import add, daemon, ended, python
 
 LOOK = """
@@ -84,7 +84,7 @@ def test_what_cannot_be_hidden_is_refused_and_named(
 def test_a_daemon_that_is_started_in_usr_refuses_in_one_sentence_and_makes_nothing() -> None:
     before = sorted(os.listdir("/usr"))
     command = [sys.executable, "-m", "hipq", "serve", "--port", "0", "--db", "postgresql://nobody@127.0.0.1:1/none"]
-    ran = subprocess.run(command, cwd="/usr", capture_output=True, text=True, timeout=60, check=False)
+    ran = processes.run(command, cwd="/usr", capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 2
     assert "hipq: handlers would see the daemon's working directory, as /usr is also where" in ran.stderr
     assert sorted(os.listdir("/usr")) == before
@@ -92,7 +92,7 @@ def test_a_daemon_that_is_started_in_usr_refuses_in_one_sentence_and_makes_nothi
 
 def test_no_tokens_and_the_network_for_handlers_are_refused_together(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hipq", "serve", "--port", "0", "--no-tokens", "--handler-network"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    ran = processes.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 2
     assert ran.stderr.startswith("hipq: --no-tokens with --handler-network lets every handler do everything")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -24,6 +23,7 @@ from hipq.errors import Invalid, JournalRefused
 from hipq.job.model import sequence_of
 from hipq.stores.filters import Filter
 from hipq.stores.open import open_store
+from tests import processes
 from tests.cli.test_journal import damage
 from tests.daemon.taking_over import lost
 from tests.daemon.working import add, daemon, ended, made, python, refuse
@@ -98,7 +98,7 @@ def test_killed_at_any_step_it_is_run_again_and_each_job_is_there_once(tmp_path:
 
 def check_steps(folder: Path, url: str, kind: str, least: int) -> None:
     command = [sys.executable, "-m", "tests.daemon.taking_over", str(folder), url, kind]
-    ran = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=280, check=True)
+    ran = processes.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=280, check=True)
     assert ran.stderr == ""
     *died, whole = [json.loads(line) for line in ran.stdout.splitlines()]
     assert len(died) >= least
@@ -221,7 +221,7 @@ def test_the_steps_of_the_guide(tmp_path: Path) -> None:
         done: list[str] = []
         for step in steps:
             words = shlex.split(step.replace("postgresql://hipq@db.example/hipq", url))
-            ran = subprocess.run(
+            ran = processes.run(
                 [sys.executable, "-m", "hipq.cli.main", *words[1:]], cwd=tmp_path, capture_output=True, text=True,
                 check=True,
             )  # fmt: skip

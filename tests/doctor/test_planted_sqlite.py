@@ -18,6 +18,7 @@ import pytest
 from hipq import Hipq
 from hipq.cli.main import run
 from hipq.stores.sqlite import health, health_file, place
+from tests import processes
 from tests.cli.conftest import HipqCommand
 from tests.doctor.conftest import Doctor, sql
 
@@ -86,7 +87,7 @@ def test_looking_at_a_file_in_use_changes_neither_it_nor_its_log(doctor: Doctor,
 
 def test_looking_at_what_a_crash_left_does_not_write_its_log_back(doctor: Doctor, folder: Path) -> None:
     code = "import os, shop; shop.orders.enqueue('quick', delay=3600); os._exit(1)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=folder, check=False).returncode == 1
+    assert processes.run([sys.executable, "-c", code], cwd=folder, check=False).returncode == 1
     before = state(folder)
     assert len(before["shop.db-wal"]) > 0
     assert doctor.news() == []
@@ -155,7 +156,7 @@ def test_who_holds_the_lock_file_for_long_is_named(
         pytest.skip("this SQLite needs no lock file")
     monkeypatch.setattr(health_file, "BUSY_SECONDS", 0.1)
     code = "import fcntl, sys; fcntl.flock(open('shop.db-hipq'), fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    holder = subprocess.Popen(
+    holder = processes.Popen(
         [sys.executable, "-c", code.replace("flock(open('shop.db-hipq')", "flock((held := open('shop.db-hipq'))")],
         cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip

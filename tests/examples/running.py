@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hipq import Hipq, Job
+from tests import processes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 120.0
@@ -28,7 +29,7 @@ def command(example: str, *arguments: str) -> list[str]:
 
 def run(example: str, folder: Path, *arguments: str, status: int = 0, **more: str) -> str:
     """Run an example to its end; what it printed."""
-    done = subprocess.run(
+    done = processes.run(
         command(example, *arguments), cwd=folder, env=environment(**more), capture_output=True, text=True,
         timeout=PATIENCE,
     )  # fmt: skip
@@ -53,7 +54,7 @@ def uncaught(said: str) -> list[str]:
 def started(example: str, folder: Path, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
     """An example under way; killed at the end, if it has not ended by itself."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(
+    with processes.Popen(
         command(example, *arguments), cwd=folder, env=environment(**more), stdin=pipe, stdout=pipe, stderr=pipe,
         text=True,
     ) as process:  # fmt: skip

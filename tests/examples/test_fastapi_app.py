@@ -15,6 +15,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests import processes
 from tests.examples.running import EXAMPLES, PATIENCE, environment, jobs, run, started
 from tests.servers import clean_database
 
@@ -96,7 +97,7 @@ def test_a_worker_apart_on_postgresql(tmp_path: Path) -> None:
     with clean_database() as url, service(tmp_path, "--worker", "apart", HIPQ_DATABASE_URL=url) as client:
         command = [sys.executable, "-m", "hipq.cli.main", "worker", "service:jobs"]
         more = environment(HIPQ_DATABASE_URL=url, PYTHONPATH=str(EXAMPLES / "fastapi_app"))
-        with subprocess.Popen(command, cwd=tmp_path, env=more, stderr=subprocess.DEVNULL) as worker:
+        with processes.Popen(command, cwd=tmp_path, env=more, stderr=subprocess.DEVNULL) as worker:
             try:
                 drive(client, f"lamp-{uuid4().hex}")
             finally:
@@ -110,7 +111,7 @@ def test_without_its_packages_it_says_what_brings_them(tmp_path: Path, package: 
     path = str(EXAMPLES / "fastapi_app/service.py")
     program = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({path!r})"
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+    done = processes.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines() == [
         f"this example needs two more packages ({package} is missing): pip install fastapi uvicorn"

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from hipq.journal import Position
+from tests import processes
 from tests.journal.helpers import WAIT, drain, examined, opened
 from tests.journal.life import live
 from tests.journal.test_disk import PROJECT
@@ -53,7 +54,7 @@ def test_killed_before_any_step_of_its_life_it_has_all_that_was_acknowledged(in_
     folder = in_memory / "steps"
     folder.mkdir()
     command = [sys.executable, "-m", "tests.journal.life", str(folder)]
-    ran = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=10 * WAIT, check=True)
+    ran = processes.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=10 * WAIT, check=True)
     assert ran.stderr == ""
     *died, whole = [json.loads(line) for line in ran.stdout.splitlines()]
     assert whole["status"] == 0
@@ -69,7 +70,7 @@ def test_killed_at_random_moments_it_has_all_that_was_acknowledged(folder: Path)
     expected: Counter[int] = Counter()
     for _ in range(6):
         command = [sys.executable, "-m", "tests.journal.program", str(folder), "many"]
-        with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
+        with processes.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout
             lines = [process.stdout.readline() for _ in range(choose.randint(1, 300))]
             process.kill()

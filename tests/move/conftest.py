@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +21,7 @@ from hipq.stores.filters import AnswerFilter
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from hipq.stores.values import QueueTables
+from tests import processes
 from tests.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
 from tests.servers import clean_database
 
@@ -88,4 +88,4 @@ def source(path: Path) -> str:
 def killed(source: str, target: str, point: str) -> int:
     """Run a move that dies at a point; its exit status."""
     command = [sys.executable, "-m", "tests.move.mover", source, target, point]
-    return subprocess.run(command, check=False, timeout=120, capture_output=True).returncode
+    return processes.run(command, check=False, timeout=120, capture_output=True).returncode

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq, Queue
+from tests import processes
 from tests.engine.working import until
 
 SHOP = """
@@ -88,7 +89,7 @@ def test_it_is_killed_while_everything_runs_and_nothing_is_lost_or_doubled(
     monkeypatch.chdir(tmp_path)
     chance = random.Random(seed)
     Path("shop.py").write_text(SHOP)
-    worker = subprocess.Popen([sys.executable, "-m", "hipq.cli.main", "worker", "shop:app", "--lease", "20"])
+    worker = processes.Popen([sys.executable, "-m", "hipq.cli.main", "worker", "shop:app", "--lease", "20"])
     app = Hipq("shop", "sqlite:///shop.db")
     orders = app.queue("orders")
     app.queue("mails")
@@ -99,11 +100,11 @@ def test_it_is_killed_while_everything_runs_and_nothing_is_lost_or_doubled(
             client.start()
             until(lambda: len(client.added) > 20)
             for _ in range(4):
-                mover = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+                mover = processes.Popen(command, stderr=subprocess.DEVNULL)
                 time.sleep(chance.uniform(0.3, 1.5))
                 mover.kill()
                 mover.wait()
-            assert subprocess.run(command, check=False, timeout=120, stdout=subprocess.DEVNULL).returncode == 0
+            assert processes.run(command, check=False, timeout=120, stdout=subprocess.DEVNULL).returncode == 0
             added = len(client.added)
             until(lambda: len(client.added) > added + 20 or client.error)
             client.stop.set()

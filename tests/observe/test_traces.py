@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from hipq.job.meta import traceparent_in
 from hipq.job.model import HISTORY_LIMIT
 from hipq.observe.traces import PROMISED, trace, traceparent_of
 from hipq.testing.clock import HandClock
+from tests import processes
 from tests.docs.test_readme import blocks, run
 from tests.servers import clean_database
 
@@ -140,7 +140,7 @@ def meta(app: Hipq, job_id: int) -> str:
 def in_another_process(code: str, *words: str, **environment: str) -> Any:
     """What a program prints, as JSON."""
     command = [sys.executable, "-c", code, *words]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+    done = processes.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

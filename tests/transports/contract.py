@@ -25,6 +25,7 @@ import pytest
 from hipq.errors import TransportUnavailable
 from hipq.transports.address import address
 from hipq.transports.base import Outgoing
+from tests import processes
 from tests.transports.link import KEY, Link, bodies, come_again, drained, eventually, fill, held, ids, said
 from tests.transports.quickly import check_quick
 
@@ -243,7 +244,7 @@ class CrashContract:
             link.url(**link.crash_options),
             str(link.surely),
         ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        with processes.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout
             had = child.stdout.readline().split()
             child.kill()

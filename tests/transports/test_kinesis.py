@@ -22,6 +22,7 @@ from hipq.answers.checkpoints import StoredCheckpoints
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, kinesis, kinesis_shares
 from hipq.transports.base import Checkpoints, Message, Outgoing, Source
+from tests import processes
 from tests.brokers.aws import CREDENTIALS, REGION, FaultyAws, OwnAws, aws_endpoint, client
 from tests.transports.checkpoints import MemoryCheckpoints
 from tests.transports.contract import HoldContract, StreamContract
@@ -220,7 +221,7 @@ def app(tmp_path: Path) -> Iterator[Hipq]:
 def _child(app: Hipq, name: str, then: str, claims: float = 10.0) -> Iterator[Any]:
     """Another process that reads this stream: acknowledges four and `holds` the next, or `goes on`."""
     command = [sys.executable, "-c", CHILD, app.url, _address(name), then, str(claims)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    with processes.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             yield child
         finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+from tests import processes
 from tests.waiter.cloud import Cloud
 from tests.waiter.consuming import eventually, is_empty, put
 
@@ -64,7 +64,7 @@ def test_every_message_is_handled_though_consumers_are_killed(cloud: Cloud, tmp_
                 "1",
             ]
             env = {**os.environ, **({"HELD": "1"} if life < KILLS else {})}
-            process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, env=env)
+            process = processes.Popen(command, cwd=tmp_path, stdout=log, stderr=log, env=env)
         try:
             if life < KILLS:
                 before = len(book.lines("began"))

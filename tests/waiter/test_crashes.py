@@ -16,6 +16,7 @@ import pytest
 
 from hipq.job.when import SECOND
 from hipq.waiter.claims import CLAIM
+from tests import processes
 from tests.waiter.cloud import Calls, Clock, Cloud, Crash, message
 
 AFTER_CLAIM = CLAIM / SECOND + 5
@@ -130,7 +131,7 @@ def pollers(cloud: Cloud, queue: str) -> Iterator[StartPollers]:
 
 class StartPollers:
     def __init__(self, endpoint: str, queue: str) -> None:
-        self._process = subprocess.Popen(
+        self._process = processes.Popen(
             [sys.executable, "-m", "tests.waiter.killed", endpoint, queue, str(THREADS)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

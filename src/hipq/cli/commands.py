@@ -3,8 +3,9 @@ everywhere, and help ends with examples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import wraps
+from importlib import import_module
 from typing import Any
 
 import click
@@ -86,6 +87,35 @@ class Command(click.Command):
 
     def __init__(self, name: str, *, params: Sequence[click.Parameter] = (), json: bool = True, **more: Any) -> None:
         super().__init__(name, params=[*params, *([_JSON] if json else ())], **more)
+
+
+class LateCommands(MutableMapping[str, click.Command]):
+    """Commands by name, each imported when somebody asks for it: to import all takes longer than most of them run."""
+
+    def __init__(self, places: Mapping[str, tuple[str, str]], prepare: Callable[[click.Command], object]) -> None:
+        """`places`: the module of each, and its name there."""
+        self._found: dict[str, click.Command | tuple[str, str]] = dict(places)
+        self._prepare = prepare
+
+    def __getitem__(self, name: str) -> click.Command:
+        one = self._found[name]
+        if isinstance(one, tuple):
+            module, attribute = one
+            self._found[name] = one = getattr(import_module(module), attribute)
+            self._prepare(one)
+        return one
+
+    def __setitem__(self, name: str, one: click.Command) -> None:
+        self._found[name] = one
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 class Commands(click.Group):

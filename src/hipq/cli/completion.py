@@ -9,7 +9,6 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
-    add_completion_class,
     get_completion_class,
     split_arg_string,
 )
@@ -49,9 +48,6 @@ class Bash(BashComplete):
 
     def format_completion(self, item: CompletionItem) -> str:
         return f"{item.type},{shlex.quote(item.value)}"  # phase "cancelling" is one word
-
-
-add_completion_class(Bash)
 
 
 @command(

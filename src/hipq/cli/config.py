@@ -1,4 +1,4 @@
-"""`hipq config`: what is in force, and who says so. And the defaults that hipq.toml gives to commands."""
+"""`hipq config`: what is in force, and who says so."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from click.core import ParameterSource
 
 from hipq.cli.commands import command
-from hipq.cli.configured import of_file, options_of, variable
+from hipq.cli.configured import of_file, options_of, said_of, variable
 from hipq.cli.prune import prune
 from hipq.cli.serve import serve
 from hipq.cli.show import print_table, say
 from hipq.cli.target import daemon_database, shown
-from hipq.cli.waiter import DEFAULTS, waiter
+from hipq.cli.waiter import DEFAULTS
 from hipq.cli.worker import worker
 from hipq.config import FILE, Found, read
 from hipq.stores.password import without_password
@@ -28,31 +28,6 @@ _USUAL: dict[str, dict[str, Any]] = {
 }
 """Of each section what holds if nobody says otherwise."""
 _ENVIRONMENT = {"app": "HIPQ_APP", "database": "HIPQ_DATABASE_URL", "callback_url": "HIPQ_CALLBACK_URL"}
-
-
-def defaults(command: str | None) -> dict[str, Any]:
-    """What the file says of a command, as its options want it; asked only for those that it can say something of."""
-    if command == "serve":
-        found = read()
-        return {command: of_file(serve, found, found.settings.serve)}
-    if command == "waiter":
-        return {"waiter": _of_waiter(read())}
-    return {command: _of_section(read(), command)} if command in _SECTIONS else {}
-
-
-def _of_waiter(found: Found) -> dict[str, Any]:
-    """For each of its commands. Queues are no option of theirs, and only these two have this kind of delay."""
-    given = _of_section(found, "waiter")
-    delay = {"delay": given.pop("delay")} if "delay" in given else {}
-    given.pop("queues", None)
-    return {name: given | (delay if name in ("run", "work") else {}) for name in waiter.commands}
-
-
-def _of_section(found: Found, section: str) -> dict[str, Any]:
-    given: dict[str, Any] = msgspec.to_builtins(getattr(found.settings, section))
-    if given.get("queues") is not None:
-        given["queues"] = ",".join(given["queues"])
-    return {name: value for name, value in given.items() if value is not None}
 
 
 @command(
@@ -127,7 +102,7 @@ def _general(found: Found, name: str) -> dict[str, Any]:
 
 
 def _rows(found: Found, section: str) -> list[dict[str, Any]]:
-    given = _of_section(found, section)
+    given = said_of(found, section)
     fields = msgspec.structs.fields(type(getattr(found.settings, section)))
     return [
         {

@@ -7,15 +7,16 @@ in `hipq config` from then on. One that is made with `allow_from_autoenv=False` 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 
 from hipq.cli.commands import Command
 from hipq.cli.inputs import Whole
-from hipq.config import Found
+from hipq.config import Found, read
 from hipq.errors import Invalid, nearest, shown
 
 WORDS: Final = "hipq.words"
@@ -50,6 +51,33 @@ def _check_environment(command: click.Command, prefix: str) -> None:
     for name in os.environ:
         if name.startswith(f"{prefix}_") and name not in known:
             raise Invalid(f"${name:.80} is no setting of hipq {command.name}{nearest(name, known)}")
+
+
+def defaults(name: str | None, commands: Mapping[str, click.Command]) -> dict[str, Any]:
+    """What the file says of a command, as its options want it; asked only for those that it can say something of."""
+    if name == "serve":
+        found = read()
+        return {name: of_file(commands[name], found, found.settings.serve)}
+    if name == "waiter":
+        waiter = commands[name]
+        return {name: _of_waiter(read(), waiter.commands if isinstance(waiter, click.Group) else ())}
+    return {name: said_of(read(), name)} if name in ("worker", "prune") else {}
+
+
+def _of_waiter(found: Found, names: Iterable[str]) -> dict[str, Any]:
+    """For each of its commands. Queues are no option of theirs, and only these two have this kind of delay."""
+    given = said_of(found, "waiter")
+    delay = {"delay": given.pop("delay")} if "delay" in given else {}
+    given.pop("queues", None)
+    return {name: given | (delay if name in ("run", "work") else {}) for name in names}
+
+
+def said_of(found: Found, section: str) -> dict[str, Any]:
+    """What the file says in a section that is for one command."""
+    given: dict[str, Any] = msgspec.to_builtins(getattr(found.settings, section))
+    if given.get("queues") is not None:
+        given["queues"] = ",".join(given["queues"])
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def of_file(command: click.Command, found: Found, section: Mapping[str, Any]) -> dict[str, Any]:

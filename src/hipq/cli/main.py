@@ -8,44 +8,30 @@ import traceback
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import add_completion_class
 
 from hipq import __version__
-from hipq.cli.answers import answer, answers
-from hipq.cli.audit import audit
-from hipq.cli.bench import bench
-from hipq.cli.callbacks import serve_callbacks
-from hipq.cli.commands import group
+from hipq.cli.commands import LateCommands, group
 from hipq.cli.complain import advised, complain, give_up, open_closed_ones, show_trace
 from hipq.cli.complete import complete_names
-from hipq.cli.completion import completion
-from hipq.cli.config import config, defaults
-from hipq.cli.cron import cron
-from hipq.cli.dashboard import dashboard
-from hipq.cli.demo import demo
-from hipq.cli.dev import dev
-from hipq.cli.doctor import doctor
-from hipq.cli.enqueue import enqueue
-from hipq.cli.handler import handler
-from hipq.cli.job import job
-from hipq.cli.journal import journal
-from hipq.cli.listen import listen
-from hipq.cli.migrate import migrate
-from hipq.cli.move import move_jobs
-from hipq.cli.prune import prune
-from hipq.cli.queue import queue
-from hipq.cli.restored import restored
-from hipq.cli.secret import secret
-from hipq.cli.serve import serve
-from hipq.cli.signing import signing
-from hipq.cli.tenant import tenant
-from hipq.cli.token import token
-from hipq.cli.top import top
-from hipq.cli.waiter import waiter
-from hipq.cli.worker import worker
+from hipq.cli.completion import Bash
+from hipq.cli.configured import defaults
 from hipq.errors import HipqError, Invalid
 from hipq.stores.password import without_password
 
 _HELP = ["-h", "--help"]
+_COMMANDS = LateCommands(
+    {name: (f"hipq.cli.{name}", name) for name in (
+        "answers", "audit", "bench", "completion", "config", "cron", "dashboard", "demo", "dev", "doctor", "enqueue",
+        "handler", "job", "journal", "listen", "migrate", "prune", "queue", "restored", "secret", "serve", "signing",
+        "tenant", "token", "top", "waiter", "worker",
+    )} | {
+        "answer": ("hipq.cli.answers", "answer"),
+        "callbacks": ("hipq.cli.callbacks", "serve_callbacks"),
+        "move": ("hipq.cli.move", "move_jobs"),
+    },
+    complete_names,
+)  # fmt: skip
 
 
 @group(
@@ -53,6 +39,7 @@ _HELP = ["-h", "--help"]
     "hipq demo",
     "hipq worker shop:app --queues orders --concurrency 20",
     "hipq job list shop:app --state running",
+    commands=_COMMANDS,
     context_settings={"help_option_names": _HELP},
 )
 @click.version_option(__version__, prog_name="hipq")
@@ -64,19 +51,13 @@ def cli(ctx: click.Context) -> None:
     --db URL most commands need none of your code; left out, that is $HIPQ_DATABASE_URL, or `database` in hipq.toml.
     """
     try:
-        ctx.default_map = defaults(ctx.invoked_subcommand)
+        ctx.default_map = defaults(ctx.invoked_subcommand, _COMMANDS)
     except Invalid:
         if not set(_HELP) & set(ctx.obj or ()):  # who asks for help gets it
             raise
 
 
-for one in (
-    answer, answers, audit, bench, serve_callbacks, completion, config, cron, dashboard, demo, dev, doctor, enqueue,
-    handler, job, journal, listen, migrate, move_jobs, prune, queue, restored, secret, serve, signing, tenant, token,
-    top, waiter, worker,
-):  # fmt: skip
-    cli.add_command(one)
-complete_names(cli)
+add_completion_class(Bash)
 
 
 def main() -> None:
