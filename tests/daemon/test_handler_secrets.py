@@ -285,7 +285,10 @@ def test_masks_find_what_was_encoded_with_others_around_it(value: str) -> None:
                 masked = secrets.mask(b"<" + encode(whole) + b">")
                 assert b"[secret A]" in masked, (before, after)
                 assert len(masked) < len(encode(whole)) - len(encode(value.encode())) + 2 + len(b"[secret A]") + 4
-            assert secrets.mask(whole.hex().encode()) == before.encode().hex().encode() + b"[secret A]" + after.encode().hex().encode()
+            assert (
+                secrets.mask(whole.hex().encode())
+                == before.encode().hex().encode() + b"[secret A]" + after.encode().hex().encode()
+            )
             assert b"[secret A]" in secrets.mask(whole.hex().upper().encode())
 
 

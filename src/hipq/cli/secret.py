@@ -55,8 +55,8 @@ def set_secret(client: Client, name: str, source: IO[bytes] | None) -> None:
 
     made = client.set_secret(name, value)
     if short := sum(0 < len(line.strip()) < LEAST for line in value.decode().splitlines()):
-        note(f"{short} of its lines have fewer than {LEAST} characters, and are not masked where handlers print them among "
-             "other words: a password of its own is better a secret of its own")  # fmt: skip
+        note(f"{short} of its lines have fewer than {LEAST} characters, and are not masked where handlers print them "
+             "among other words: a short password is safer with what is around it in one line")  # fmt: skip
     say(made, f"{name} is set")
 
 
