@@ -25,6 +25,7 @@ HipqError
 └── StoreError         the database could not do its work
     ├── StoreUnavailable   it may be back: try again
     │   ├── StoreBusy      somebody else's transaction is in the way
+    │   ├── StoreDefect    it is there, and does not understand what it is told
     │   └── Moved          its jobs are in another one now
     ├── StoreRefused       it will never take this row
     │   └── KeyTaken       another live job has the key it wants to wait under
@@ -188,6 +189,10 @@ class StoreUnavailable(StoreError):
 
 class StoreBusy(StoreUnavailable):
     """Another transaction holds a row this write needs."""
+
+
+class StoreDefect(StoreUnavailable):
+    """The database does not understand a statement: a defect of hipq's, and no outage; please report it."""
 
 
 class Moved(StoreUnavailable):

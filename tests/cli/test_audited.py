@@ -51,7 +51,7 @@ def test_what_commands_did_to_jobs(hipq: HipqCommand, where: list[str], url: str
         ("cron add", "orders quick 0 6 * * *", {"name": "daily"}),
         ("prune", "", {"older_than": "2592000.0"}),
     ]
-    assert {(one["via"], one["who"], one["role"]) for one in found} == {("command", user(), "")}
+    assert {(one["via"], one["who"], one["role"]) for one in found} == {("command", user(), "database")}
     assert all(one["address"] for one in found)
     assert "canary" not in str(found)
 
@@ -77,8 +77,8 @@ def test_what_commands_did_to_tenants_and_tokens(hipq: HipqCommand, url: str) ->
         ("tenant add", "acme", {"rate": "5", "token": first["id"]}),
         ("tenant set", "acme", {"weight": "2"}),
         ("token create", "acme", {"roles": "post read", "name": "shop", "token": made.json["id"]}),
-        ("token rotate", made.json["id"], {"tenant": "acme", "token": rotated["id"]}),
-        ("token revoke", made.json["id"], {"tenant": "acme"}),
+        ("token rotate", f"shop (token {made.json['id']})", {"tenant": "acme", "token": rotated["id"]}),
+        ("token revoke", f"shop (token {made.json['id']})", {"tenant": "acme"}),
         ("tenant remove", "acme", {}),
     ]
     for secret in (first["token"], made.json["token"], rotated["token"]):

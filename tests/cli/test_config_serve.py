@@ -120,3 +120,11 @@ def test_only_serve_takes_options_behind_it(hipq: HipqCommand) -> None:
 
 def test_what_is_reloaded_are_options() -> None:
     assert set(OPTIONS) >= RELOADED
+
+
+@pytest.mark.parametrize("word", ["proxy.example", "10.0.0.5/8", "*"])
+def test_a_proxy_that_is_no_address_is_refused(hipq: HipqCommand, word: str) -> None:
+    assert (
+        "--trusted-proxy must be an address or a network"
+        in hipq("serve", "--trusted-proxy", word, "--port", "0").complaint
+    )

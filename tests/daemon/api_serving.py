@@ -80,7 +80,7 @@ class Daemon:
 
     def _listening(self) -> str:
         assert self.process.poll() is None, self.log
-        found = re.search(r"listening on http://127.0.0.1:(\d+)", self.log)
+        found = re.search(r"listening.*http://127.0.0.1:(\d+)", self.log)
         return found[1] if found else ""
 
     def stop(self) -> int:

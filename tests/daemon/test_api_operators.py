@@ -115,6 +115,7 @@ def test_who_changed_what_is_in_the_audit_log(boss: Tenant) -> None:
     assert (cancelled["action"], cancelled["details"]) == ("job cancel", {"reason": "twice"})
     assert cancelled["target"].endswith(f"/jobs/{job_id}/cancel")
     assert (revoked["action"], revoked["target"]) == ("tokens (delete)", f"/v1/tokens/{ci['id']}")
+    assert revoked["details"] == {"token": f"ci (token {ci['id']})", "tenant": tenant.name}
     assert "canary" not in str((made, put, cancelled, revoked))
     page = boss("GET", "/v1/audit?limit=2").json
     assert boss("GET", f"/v1/audit?limit=1&after={page['next']}").json["entries"][0]["number"] < page["next"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,23 @@ def test_a_token_is_good_at_once_and_for_a_second_after_it_was_revoked(here: Sit
     for path in ("/v1/{}/jobs", "/{}/handler/get/x", "/v1/whoami"):
         assert tenant("GET", path).status == 401
     assert Tenant(tenant.daemon, tenant.name, other)("GET", "/v1/{}/jobs").status == 200
+
+
+def test_who_waits_for_a_result_is_not_told_it_once_the_token_is_revoked(here: Site) -> None:
+    tenant = here.tenant()
+    leaked, text = here.tenants.token(tenant.name)
+    thief = Tenant(tenant.daemon, tenant.name, text)
+    tenant.handler("mail", "return 'canary'")
+    (job_id,) = tenant.add("mail", b"x", FAR)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(thief, "GET", f"/v1/{{}}/jobs/{job_id}/result?wait=60")
+        time.sleep(0.5)
+        here.tenants.revoke(tenant.name, leaked.id)
+        eventually(lambda: thief("GET", "/v1/{}/jobs").status == 401, 20)
+        assert tenant("POST", f"/v1/{{}}/jobs/{job_id}/retry").status == 200
+        got = waiting.result()
+    assert (got.status, b"canary" in got.body) == (401, False)
+    assert tenant.ended(job_id).body == b"canary"
 
 
 @pytest.mark.parametrize("path", ["/{}/job/mail/add" + FAR, "/{}/job/mail/add", "/v1/{}/jobs"])

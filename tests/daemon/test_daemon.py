@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 from hipq.cli.main import run
-from hipq.daemon import daemon as module
+from hipq.daemon import upkeep
 from hipq.daemon.daemon import Daemon, Options
 from hipq.daemon.handlers.policies import Policies
+from hipq.daemon.upkeep import Upkeep
 from hipq.errors import DuplicateKey, HipqError, Invalid, JournalError, NotFound, StoreUnavailable
 from hipq.job.model import sequence_of
 from hipq.job.states import EXECUTING, SCHEDULED, WAITING
@@ -78,10 +79,10 @@ def test_a_journal_has_one_daemon_and_who_cannot_start_leaves_nothing_open(tmp_p
 def test_what_has_ended_is_purged_after_a_while_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PRUNE_SECONDS", 0.05)
-    monkeypatch.setattr(module, "TIDY_SECONDS", 0.05)
-    seen, purge = threading.Event(), Daemon._purge
-    monkeypatch.setattr(Daemon, "_purge", lambda self: purge(self) if seen.is_set() else None)
+    monkeypatch.setattr(upkeep, "PRUNE_SECONDS", 0.05)
+    monkeypatch.setattr(upkeep, "TIDY_SECONDS", 0.05)
+    seen, purge = threading.Event(), Upkeep.purge
+    monkeypatch.setattr(Upkeep, "purge", lambda self, stopping: purge(self, stopping) if seen.is_set() else None)
     with daemon(tmp_path, keep=0.2) as served:
         python(served, "echo", "return payload")
         (gone,) = add(served, "echo", b"x")

@@ -103,7 +103,7 @@ def test_what_runs_is_counted_by_tenant(tmp_path: Path) -> None:
             daemon.tenants.add(name, quotas=Quotas(running=running))
             python(daemon, "slow", "while True: pass", tenant=name)
         daemon.tenants.known()
-        daemon._keep_quotas()
+        daemon.upkeep.keep_limits()
         for name in ("acme", "zeta"):
             add(daemon, "slow", tenant=name)
         until(lambda: [line[4] for line in rows(page(daemon, "/tenants"), "tenants")] == ["1 of 5", "1"])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hipq.daemon import daemon as module
+from hipq.daemon import upkeep as module
 from hipq.daemon.daemon import Daemon
 from hipq.errors import Invalid, OverQuota
 from hipq.limits.handlers import PerHandler

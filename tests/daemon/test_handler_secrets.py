@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
@@ -254,6 +254,7 @@ def test_without_a_key_there_are_no_secrets(store: Store, monkeypatch: pytest.Mo
     [
         ("1A", "long enough", "no name of a secret"),
         ("A", "short", "8 characters"),
+        ("A", "ann\nhunter2\n", "8 characters at least, in one line"),
         ("A", "x" * 40_000, "32,768 bytes"),
         ("A", "a long\0one", "NUL"),
     ],
@@ -271,6 +272,30 @@ def test_masks_replace_every_spelling_and_nothing_shows_the_values() -> None:
     assert secrets.mask(f"{CANARY}-and-more".encode()) == b"[secret LONGER]"
     assert "canary" not in f"{secrets!r} {secrets}"
     assert Secrets().mask(b"x") == b"x"
+
+
+@pytest.mark.parametrize("value", [CANARY, "sk-live-12345678", "\xff" * 8, "a secret of 24 character"])
+def test_masks_find_what_was_encoded_with_others_around_it(value: str) -> None:
+    """As in `Authorization: Basic`, where a name stands before it."""
+    secrets = Secrets({"A": value})
+    for before in ("", "u", "us", "ann:", "ann:?>"):
+        for after in ("", "\n", ";x", "?>?"):
+            whole = f"{before}{value}{after}".encode()
+            for encode in (b64encode, urlsafe_b64encode):
+                masked = secrets.mask(b"<" + encode(whole) + b">")
+                assert b"[secret A]" in masked, (before, after)
+                assert len(masked) < len(encode(whole)) - len(encode(value.encode())) + 2 + len(b"[secret A]") + 4
+            assert (
+                secrets.mask(whole.hex().encode())
+                == before.encode().hex().encode() + b"[secret A]" + after.encode().hex().encode()
+            )
+            assert b"[secret A]" in secrets.mask(whole.hex().upper().encode())
+
+
+def test_a_short_line_of_a_secret_is_masked_where_it_stands_alone() -> None:
+    secrets = Secrets({"A": "administrator\n hunter2\nab\n"})
+    assert secrets.mask(b"hunter2\n  hunter2 \nab\n") == b"[secret A]\n[secret A]\nab\n"
+    assert secrets.mask(b"the hunter2 of the west") == b"the hunter2 of the west"
 
 
 # -- signed calls ------------------------------------------------------------------------------------------------------

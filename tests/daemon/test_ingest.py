@@ -22,7 +22,7 @@ from hipq.daemon.http.feed import Feed
 from hipq.daemon.ids import BLOCK, FIRST, JournalIds
 from hipq.daemon.ingest import Ingest
 from hipq.daemon.jobs import Jobs
-from hipq.errors import JournalBehind, JournalRefused, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import JournalBehind, JournalRefused, StoreDefect, StoreError, StoreRefused, StoreUnavailable
 from hipq.job.model import New, Row, numbered, sequence_of
 from hipq.job.states import READY, SCHEDULED
 from hipq.journal import Batch, Journal
@@ -654,6 +654,24 @@ def test_a_store_that_takes_nothing_at_all_gets_nothing_set_aside_for_ever(
     until(lambda: not part.journal.waiting_jobs)
     until(lambda: not part.ingest.stuck)
     assert [row.id for row in part.rows()] == ids[module.REFUSED_MOST :]
+
+
+def test_a_defect_is_said_with_its_trace_and_is_no_outage(
+    part: Part, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+
+    class Defective(Odd):
+        def ingest(self, *_: Any) -> bool:
+            raise StoreDefect("a defect of hipq's: syntax error")
+
+    part.ingest._store = Defective(part.app.store)
+    part.add(b"x")
+    part.ingest.start()
+    until(lambda: part.ingest.stuck)
+    assert (part.ingest.stuck, part.ingest.away) == ("a defect of hipq's: syntax error", "")
+    (told,) = [one for one in caplog.records if one.exc_info and one.exc_info[0] is StoreDefect]
+    assert told.levelname == "ERROR"
 
 
 def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_once(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hipq.cli.main import run
-from hipq.daemon import daemon as module
+from hipq.daemon import upkeep as module
 from hipq.daemon.tenancy import tenants as tenants_module
 from hipq.daemon.tenancy.tenants import Quotas
 from hipq.limits.tenants import PerTenant

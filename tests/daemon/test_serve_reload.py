@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,7 +102,7 @@ def test_options_count_at_once_for_jobs_and_for_contexts_that_are_there(tmp_path
         assert served.contexts.settings.hidden == served._hides
         assert (served.journal.most_bytes, served.engine.setup.drain, served.jobs.run_seconds) == (12345, 7.0, 9.0)
         time.sleep(0.01)
-        served._purge()
+        served.upkeep.purge(threading.Event())
         assert served.store.get(again) is None, "kept for no time at all"
 
 

@@ -105,6 +105,15 @@ def test_the_first_process_of_a_sandbox_stops_with_its_job(user: int) -> None:
     assert found.idle_cpu == 0
 
 
+@each_user
+def test_the_first_process_of_a_sandbox_has_its_limits(user: int) -> None:
+    """It runs whatever an ordinary user's handler writes into its memory: zero-copy, say, or forks without end."""
+    body = "return [line[26:47].strip() for line in open('/proc/1/limits')]"
+    ((status, data, _),) = as_user(user, ("python", body)).reports
+    own = as_user(user, ("python", body.replace("/1/", "/self/"))).reports[0][1]
+    assert (status, data) == (200, own)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user the handler has been that of a user namespace")
 def test_the_first_process_of_root_s_sandbox_cannot_be_written_to() -> None:
     ((status, _, error),) = as_user(0, ("python", SPIN)).reports

@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 
 from hipq.sandbox.output import CUT, MOST_LINE, MOST_LOG, MOST_SPAWNED, Output
+from hipq.sandbox.secrets import Secrets
 from hipq.sandbox.statuses import checked, from_exit
 
 
@@ -40,6 +41,15 @@ def test_only_exact_lines_ask_for_a_job(line: bytes, spawned: list[tuple[str, by
     output = printed(line + b"\n")
     assert output.spawned == spawned
     assert bool(output.log) == (not spawned)
+
+
+def test_a_secret_in_a_line_that_asks_for_a_job_is_masked_wherever_it_stands() -> None:
+    for line in (b"J: abcdefgh1234|x", b"J: " + b"x" * 191 + b"abcdefgh1234", b"J: a|abcdefgh1234"):
+        output = Output(Secrets({"KEY": "abcdefgh1234"}))
+        output.feed(0, line + b"\n")
+        output.finish()
+        assert "abcdef" not in f"{output.log} {output.spawned}", line
+        assert "[secre" in f"{output.log} {output.spawned}"
 
 
 def test_a_line_that_is_too_long_asks_for_no_job() -> None:

@@ -124,6 +124,22 @@ def test_what_is_no_request_is_refused(walled: ContextPool, request_: str) -> No
     assert "400 Bad Request" in said(walled, RAW, request_, "localhost")
 
 
+def test_a_name_with_nul_in_it_does_not_pass_for_its_end(port: int) -> None:
+    """C ends a name at NUL, so what is looked up would not be what was compared with the list."""
+    with pool(http_allow=("*.shop.example", "localhost")) as contexts:
+        for host in ("127.0.0.1\0.shop.example", "127.0.0.1\v.shop.example", "127.0.0.1 .shop.example"):
+            raw = RAW.replace("payload", repr(f"CONNECT {host}:{port} HTTP/1.1++GET /inner HTTP/1.0++"))
+            assert "400 Bad Request" in said(contexts, raw, "x", "*.shop.example"), host
+
+
+def test_the_host_that_is_told_is_the_one_that_was_judged(walled: ContextPool, port: int) -> None:
+    """One address serves many hosts: else a list of one of them would open all."""
+    request = f"POST http://localhost:{port}/ HTTP/1.1+HOST: intern.example+Content-Length: 0++"
+    assert said(walled, RAW, request, "localhost").endswith(f"/ localhost:{port} ")
+    for line in ("Host : intern.example", "A: b\nHost: intern.example", "A: b+ Host: intern.example", "Host"):
+        assert "400 Bad Request" in said(walled, RAW, request.replace("+HOST", f"+{line}+HOST"), "localhost"), line
+
+
 def test_its_connections_end_with_its_context(walled: ContextPool, port: int) -> None:
     """A job that holds as many as it may does not keep the next context from having its own."""
     holds = """

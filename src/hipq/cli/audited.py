@@ -18,6 +18,10 @@ _NOT_SAID: Final = frozenset({"app", "db", "target", "data", "data_file", "token
 """Parameters that are not in the log: payloads, and what says where."""
 
 
+ROLE: Final = "database"
+"""By what right a command does its work: whoever types it can open the database."""
+
+
 def audited(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command of a `target`: once it has done its work, that is in the audit log."""
 
@@ -30,16 +34,17 @@ def audited(command: Callable[..., Any]) -> Callable[..., Any]:
     return recorded
 
 
-def did(store: Store, **details: object) -> None:
-    """The command that runs has done its work. What was typed says to what and how; `details` are beside that."""
+def did(store: Store, target: str = "", /, **details: object) -> None:
+    """The command that runs has done its work. What was typed says to what, unless `target` does, and how; `details`
+    are beside that."""
     context = click.get_current_context()
     kinds = {one.name: one.param_type_name for one in context.command.params}
     typed = {name: context.params[name] for name in kinds if name in context.params and name not in _NOT_SAID
              and is_typed(name)}  # fmt: skip
-    target = " ".join(_text(value) for name, value in typed.items() if kinds[name] == "argument")
+    target = target or " ".join(_text(value) for name, value in typed.items() if kinds[name] == "argument")
     options = {name: _text(value) for name, value in typed.items() if kinds[name] == "option"}
     action = context.command_path.partition(" ")[2]
-    record(store, "command", user(), "", socket.gethostname(), action, target, {**options, **details})
+    record(store, "command", user(), ROLE, socket.gethostname(), action, target, {**options, **details})
 
 
 def user() -> str:

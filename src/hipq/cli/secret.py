@@ -51,7 +51,12 @@ def set_secret(client: Client, name: str, source: IO[bytes] | None) -> None:
     if source is None and stream.isatty():
         note("type the value, then ctrl-D:")
     value = stream.read(_MOST + 2).removesuffix(b"\n")
+    from hipq.sandbox.secrets import LEAST  # most commands need nothing of the sandbox's
+
     made = client.set_secret(name, value)
+    if short := sum(0 < len(line.strip()) < LEAST for line in value.decode().splitlines()):
+        note(f"{short} of its lines have fewer than {LEAST} characters, and are not masked where handlers print them "
+             "among other words: a short password is safer with what is around it in one line")  # fmt: skip
     say(made, f"{name} is set")
 
 

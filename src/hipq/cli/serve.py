@@ -11,8 +11,8 @@ from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
 from hipq.cli.configured import Configured
 from hipq.cli.inputs import Duration, number_option
-from hipq.cli.listening import announce_address, bound
-from hipq.cli.serve_settings import Reload, settings
+from hipq.cli.listening import address, bound
+from hipq.cli.serve_settings import Reload, proxies, settings
 from hipq.cli.target import daemon_database, daemon_db_option, shown
 from hipq.errors import Invalid
 from hipq.files import exposed
@@ -61,6 +61,9 @@ _YEAR: Final = 365 * _DAY
               "public address.")  # fmt: skip
 @click.option("--trust-handlers", is_flag=True, help="Run handlers without a sandbox: they can do whatever you can.")
 @click.option("--no-tokens", is_flag=True, help="Whoever can connect may do everything. Only on a loopback address.")
+@click.option("--trusted-proxy", multiple=True, metavar="ADDRESS",
+              help="An address or a network of proxies in front: who connects is then who they say, in X-Forwarded-For "
+              "and X-Forwarded-Proto. Without any: nobody is believed.")  # fmt: skip
 @click.option("--job-log", metavar="FILE", help="Write a line of JSON for each job that enters, runs and completes.")
 @click.option("--drain", type=Duration("drain"), show_default="until handlers end",
               help="Seconds a stop may take: then jobs that still run are given back.")  # fmt: skip
@@ -87,17 +90,30 @@ def serve(**given: Any) -> None:
     Sessions.of_environment()  # a key that is too short is refused now, and not when somebody first looks
     given["db"] = daemon_database(given["db"])
     wanted = settings(given)
+    trusted = proxies(given["trusted_proxy"])
     listening = bound(given["host"], given["port"])
     logs.configure(given["log_level"], given["log_format"])
-    note(f"database: {shown(given['db'])}")
+    _say("starting", f"database: {shown(given['db'])}", database=shown(given["db"]))
     if given["secrets_key_file"] or os.environ.get(VARIABLE):
         no_core()
     if given["secrets_key_file"] and (mode := exposed(given["secrets_key_file"])):
         note(f"the key file {given['secrets_key_file']} lets others in ({mode}): chmod 600")
     served = Daemon(wanted.options)
     logs.subscribe(served.app.events)
-    serving = Serving(served, listening, wanted.limits, tokens=not given["no_tokens"])
-    serving.run(lambda: announce_address(listening), Reload(click.get_current_context(), given, served, serving))
+    serving = Serving(served, listening, wanted.limits, tokens=not given["no_tokens"], proxies=trusted)
+
+    def ready() -> None:
+        _say("listening", f"listening on {address(listening)}", address=address(listening))
+
+    serving.run(ready, Reload(click.get_current_context(), given, served, serving))
+
+
+def _say(event: str, text: str, **fields: str) -> None:
+    """A line for people; where logs are JSON, one of these: who reads them reads no other lines."""
+    if click.get_current_context().params["log_format"] == "json":
+        logs.LOGGER.info(logs.LogLine(event, fields))
+    else:
+        note(text)
 
 
 def _check_installed() -> None:

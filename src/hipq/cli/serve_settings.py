@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -111,6 +112,16 @@ def _environments(given: Sequence[str]) -> dict[str, str]:
             raise Invalid(f"--environment says twice what {name} is: leave out one of them")
         found[name] = folder
     return found
+
+
+def proxies(given: Sequence[str]) -> tuple[str, ...]:
+    """Those that are believed; Invalid if one is neither an address nor a network."""
+    for word in given:
+        try:
+            ip_network(word)
+        except ValueError as error:
+            raise Invalid(f"--trusted-proxy must be an address or a network, like 10.0.0.0/8: {error}") from None
+    return tuple(given)
 
 
 def _check_open(host: str, handler_network: bool) -> None:

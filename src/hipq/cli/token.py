@@ -78,10 +78,10 @@ def rotate(token_id: str, overlap: float, token_file: str | None, db: str | None
     new one where the old one is used. If the old one was to expire, the new one lives as long again."""
     tenants = tenants_of(db)
     with token_written_to(token_file) as file:
-        owner = tenants.holder(token_id)
+        owner, old = tenants.held(token_id)
         made = tenants.rotate(owner, token_id, overlap)
         show_token(owner, *made, token_file, file)
-    did(tenants.store, tenant=owner, token=made[0].id)
+    did(tenants.store, old.label, tenant=owner, token=made[0].id)
 
 
 @token.command("revoke", "hipq token revoke 5f3a9c01b2d4")
@@ -90,7 +90,7 @@ def rotate(token_id: str, overlap: float, token_file: str | None, db: str | None
 def revoke(token_id: str, db: str | None) -> None:
     """Revoke the token with this ID: it stops working at every daemon within a second."""
     tenants = tenants_of(db)
-    owner = tenants.holder(token_id)
+    owner, gone = tenants.held(token_id)
     tenants.revoke(owner, token_id)
-    did(tenants.store, tenant=owner)
+    did(tenants.store, gone.label, tenant=owner)
     say({"revoked": token_id}, f"revoked token {token_id}")

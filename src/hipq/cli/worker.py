@@ -20,7 +20,7 @@ from hipq.cli.inputs import Duration, number_option
 from hipq.cli.target import AppCommand, Target, announced, said
 from hipq.engine.loop import Engine
 from hipq.engine.timetable import LEASE
-from hipq.errors import Invalid, StoreUnavailable
+from hipq.errors import Invalid, StoreDefect, StoreUnavailable
 from hipq.job.event_names import EngineEvent
 from hipq.observe import logs
 from hipq.reload import changes, code_of
@@ -150,7 +150,8 @@ def patiently(app: Hipq, wait: float | None, make: Callable[[], T]) -> T:
             return make()
         except StoreUnavailable as error:
             app.close()  # its threads must not be there when the next engine forks
-            if app.database.kind == "sqlite" or (until is not None and time.monotonic() >= until):
+            is_away = app.database.kind != "sqlite" and not isinstance(error, StoreDefect)
+            if not is_away or (until is not None and time.monotonic() >= until):
                 raise  # a file that cannot be opened is not away: somebody must mend that
             if said != str(error):
                 said = str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import Final, NoReturn
 
@@ -15,40 +15,36 @@ from hipq.app import Hipq
 from hipq.daemon.accepted import Accepted
 from hipq.daemon.bulk import Bulk
 from hipq.daemon.crons import Crons
-from hipq.daemon.handlers.handlers import Handlers
 from hipq.daemon.handlers.keys import SecretKeys
 from hipq.daemon.handlers.policies import Policies, check_environments
 from hipq.daemon.handlers.secrets import TenantSecrets
 from hipq.daemon.hidden_paths import hidden
 from hipq.daemon.http.feed import Feed
-from hipq.daemon.ids import JournalIds
-from hipq.daemon.ingest import Ingest, check_database
+from hipq.daemon.ids import journal_ids
+from hipq.daemon.ingest import Ingest
 from hipq.daemon.job_factory import ORDER, lane
 from hipq.daemon.job_output import JobOutput
 from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
-from hipq.daemon.known import Known
+from hipq.daemon.joining import Joining
 from hipq.daemon.options import APP, QUEUE
 from hipq.daemon.options import Options as Options
 from hipq.daemon.ready import Ready, ready
 from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.scheduler import FairShare
-from hipq.daemon.take_over import note_engine
 from hipq.daemon.tenancy.backlog import Backlog, is_taken, soon
 from hipq.daemon.tenancy.quotas import Chained
 from hipq.daemon.tenancy.tenants import Tenants
-from hipq.engine import prune
+from hipq.daemon.upkeep import Upkeep
 from hipq.engine.lanes import Guarded, Scheduler
 from hipq.engine.launch import Launcher
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.engine.setup import Setup
-from hipq.errors import CannotRun, HipqError, Invalid, StoreUnavailable
+from hipq.errors import CannotRun, Invalid
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.journal import Journal
-from hipq.limits.handlers import PerHandler
-from hipq.limits.tenants import PerTenant
 from hipq.sandbox import ContextPool, Handler, JobReport
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.parsing import wrong_with
@@ -56,9 +52,6 @@ from hipq.sandbox.trying import tried
 from hipq.stores.protocols import Store
 from hipq.stores.values import Stored
 
-PRUNE_SECONDS: Final = 60.0
-"""Seconds between two times that what has ended is purged, and that uses of tokens are written down."""
-TIDY_SECONDS: Final = 1.0
 JOIN_SECONDS: Final = 0.05
 
 _log = logging.getLogger("hipq")
@@ -86,31 +79,31 @@ class Daemon:
         self.queue = self.app.queue(QUEUE)
         self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
         opened.callback(self.journal.close)
-        self._known = Known(self.journal)
-        with suppress(StoreUnavailable):
-            check_database(self.app, self.journal)
-        self.tenants = Tenants(self.store)
+        self._joining = Joining(self.app, self.queue, self.journal)
+        self.tenants = self._joining.tenants
         check_environments(options.contexts.environments, () if options.contexts.trust else self._hides)
         keys = SecretKeys(options.secrets_key_file)
         keys.check()
         self.secrets = TenantSecrets(self.store, keys)
         self.policies = Policies(options)
-        self.handlers = Handlers(self.store, limits_changed=self._keep_limits_now)
+        self.upkeep = Upkeep(self.app, self.queue, self.journal, self._joining, lambda: self._options.keep)
+        self.handlers = self.upkeep.handlers
         own = FairShare(self._weight, self.warm)
         self.scheduler: FairShare | Guarded = Guarded(scheduler, self.warm) if scheduler else own
-        self._found = 0
-        """How much of what is wrong with the journal was said."""
-        self._tell_findings()
-        self._joined = threading.Event()
-        """The store is known to be as this program needs it."""
-        self._join_or_recall()
-        self.ids = ids = JournalIds(
-            self.store, self.queue.number, self.journal.identity, range(*self._known.facts.ids),
-            lambda spare: self._known.keep(ids=(spare.start, spare.stop)),
-        )  # fmt: skip
+        self.upkeep.tell_findings()
+        self._joining.join_or_recall()
+        self._open_parts()
+        self._log = JobLog(options.job_log, self.app.events) if options.job_log else None
+        self.contexts = ContextPool(replace(options.contexts, hidden=self._hides))
+        opened.callback(self.contexts.close)
+        self.engine = self._made_engine()
+
+    def _open_parts(self) -> None:
+        """The ways of jobs in and out, once the store is there or known from before."""
+        self.ids = ids = journal_ids(self.store, self.queue.number, self.journal.identity, self._joining.known)
         ids.reserve()
         self.accepted = Accepted(self.store, self.journal, ids)
-        self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events), options.run_timeout)
+        self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events), self._options.run_timeout)
         limited = partial(_limited, self.tenants, "waiting", "bytes")
         self.backlog = Backlog(lambda: self.jobs.waiting(limited()), is_taken=lambda: is_taken(self.journal))
         self.ended = Backlog(
@@ -119,33 +112,9 @@ class Daemon:
         self.output = JobOutput()
         self.bulk = Bulk(self.app, self.queue, ids)
         self.crons = Crons(self.app, self.queue, ids, self.tenants)
-        self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._added, self._join)
-        if self._joined.is_set():
+        self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._added, self._joining.join)
+        if self._joining.done.is_set():
             self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
-        self._log = JobLog(options.job_log, self.app.events) if options.job_log else None
-        self.contexts = ContextPool(replace(options.contexts, hidden=self._hides))
-        opened.callback(self.contexts.close)
-        self.engine = self._made_engine()
-
-    def _join(self) -> None:
-        """Bring the store to what this program needs, and learn from it what a start without it takes."""
-        if self._joined.is_set():
-            return
-        check_database(self.app, self.journal)
-        self.app.migrate()
-        self.tenants.look()
-        self._known.keep(queue=self.queue.number, tenants=dict(self.tenants.texts))
-        self._joined.set()
-
-    def _join_or_recall(self) -> None:
-        try:
-            self._join()
-        except StoreUnavailable as error:
-            if not self._known.facts.queue:
-                raise  # what it would accept could not be given an id
-            _log.warning("the store is away, and jobs are accepted for it: %s", error)
-            self.queue.recall(self._known.facts.queue)
-            self.tenants.recall(self._known.facts.tenants)
 
     @property
     def journal_bytes(self) -> int:
@@ -167,8 +136,8 @@ class Daemon:
 
     def _made_engine(self) -> Engine:
         options, store = self._options, self.store
-        if self._joined.is_set():
-            self._keep_quotas()
+        if self._joining.done.is_set():
+            self.upkeep.keep_limits()
         chained = Chained(self.tenants, self.backlog, self.ended)
         make = self.crons.maker(chained)
         queue = EngineQueue(self.queue.number, QUEUE, ORDER, self.policies, make=make, scheduler=self.scheduler)
@@ -280,7 +249,7 @@ class Daemon:
 
     @property
     def store_away(self) -> bool:
-        return bool(self._ingest.away) or not self._joined.is_set()
+        return bool(self._ingest.away) or not self._joining.done.is_set()
 
     @property
     def store_stuck(self) -> bool:
@@ -302,15 +271,18 @@ class Daemon:
             return "disk full"
         if self.store_away:
             return "store away"
-        if self._ingest.stuck:
+        if self.store_stuck:
             return "stuck"
         if any(finding.kind == "refused" for finding in self.journal.found):
             return "refused"
         return "behind" if self.journal.waiting_bytes > self._options.journal_bytes // 2 else "ok"
 
+    def _tidy(self) -> None:
+        self.upkeep.run(self._stopping, lambda: self.engine.engine_id)
+
     def _work(self) -> None:
         try:
-            while not self._joined.wait(JOIN_SECONDS):
+            while not self._joining.done.wait(JOIN_SECONDS):
                 if self._stopping.is_set():
                     return
             self.engine.run()
@@ -319,58 +291,6 @@ class Daemon:
         except BaseException as error:
             self.failed = f"the engine ended: {error}"
             _log.exception("the engine ended")
-
-    def _tell_findings(self) -> None:
-        """What is wrong with the journal, found when it was opened or while it is read."""
-        for finding in self.journal.found[self._found :]:
-            _log.log(logging.ERROR if finding.is_damage else logging.WARNING, "journal: %s", finding)
-            self._found += 1
-
-    def _keep_quotas(self) -> None:
-        """What a tenant may run at a time, and what a handler may, are limits like others: exact over all daemons."""
-        caps = {name: one.quotas.running for name, one in self.tenants.look().tenants.items() if one.quotas.running}
-        own = self.handlers.limits()
-        limits = (*((PerTenant(caps),) if caps else ()), *((PerHandler(own),) if own else ()))
-        rules = self.store.rules(self.queue.number)  # not what we wrote: another daemon may have known less
-        if rules.limits != limits or rules.order != ORDER:
-            self.store.change_rules(self.queue.number, lambda rules: replace(rules, limits=limits, order=ORDER))
-
-    def _keep_limits_now(self) -> None:
-        """A handler has come with another limit: it holds when whoever has put it hears so."""
-        if self._joined.is_set():
-            with suppress(HipqError):  # then it holds within a second
-                self._keep_quotas()
-
-    def _tidy(self) -> None:
-        """Quotas are kept up to date; what has ended is purged when nobody wants to look at it any more; and it is
-        noted whose journal this is."""
-        purge_at, noted = 0.0, 0
-        while not self._stopping.wait(TIDY_SECONDS):
-            self._found -= self.journal.forget_gone()
-            self._tell_findings()
-            self.journal.look()
-            if not self._joined.is_set():
-                continue
-            try:
-                if noted != (engine_id := self.engine.engine_id):
-                    note_engine(self.store, self.journal.identity, engine_id)
-                    noted = engine_id
-                self._keep_quotas()
-                self._known.keep(tenants=dict(self.tenants.texts))
-                if self.app.database.steady() >= purge_at:
-                    self.tenants.uses.save()
-                    self._purge()
-                    purge_at = self.app.database.steady() + PRUNE_SECONDS * 1e6
-            except HipqError as error:
-                _log.debug("what has ended could not be purged: %s", error)
-            except Exception:
-                _log.exception("quotas could not be kept, or what has ended could not be purged")
-
-    def _purge(self) -> None:
-        before = self.store.now() - round(self._options.keep * 1e6)
-        for _ in prune.prune(self.store, self.queue.number, (before, 0)):
-            if self._stopping.is_set():
-                break
 
 
 def _no_chain(_queue: str) -> NoReturn:

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from hipq.daemon.known import Known
 from hipq.errors import StoreUnavailable
 from hipq.job.model import numbered, sequence_of
 from hipq.stores.protocols import Store
@@ -203,3 +204,10 @@ class JournalIds(Ids):
             return msgspec.json.encode(sorted(begin for begin in known if begin + BLOCK > self.through)).decode()
 
         self._mine = set(_begins.decode(self._store.change_note(BLOCKS, self._journal, change)))
+
+
+def journal_ids(store: Store, queue: int, journal: str, known: Known) -> JournalIds:
+    """With what was in reserve when this journal was used last, and a note of what is left of it."""
+    return JournalIds(
+        store, queue, journal, range(*known.facts.ids), lambda spare: known.keep(ids=(spare.start, spare.stop))
+    )

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from hipq.daemon.accepted import Answering, place_parts, place_text
 from hipq.daemon.ids import JournalIds, begin_of
 from hipq.daemon.jobs import Jobs
-from hipq.errors import SchemaError, StoreRefused, StoreUnavailable
+from hipq.errors import SchemaError, StoreDefect, StoreRefused, StoreUnavailable
 from hipq.job.model import New, sequence_of
 from hipq.journal import Batch, Journal, Position, RefusedJob, Reserved
 from hipq.stores.notes import note
@@ -169,7 +169,7 @@ class Ingest:
     def _tell(self, error: Exception) -> None:
         """Once, not with every try."""
         why = str(error) or type(error).__name__
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreUnavailable) and not isinstance(error, StoreDefect):
             if not self.away:
                 _log.warning("the store is away: %s", error)
             self.away, self.stuck = why, ""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from hipq.app import Hipq
 from hipq.daemon.http.feed import Feed
-from hipq.daemon.ids import JournalIds
+from hipq.daemon.ids import journal_ids
 from hipq.daemon.ingest import Ingest, check_database, has_tables
 from hipq.daemon.jobs import Jobs
 from hipq.daemon.known import Known
@@ -54,11 +54,8 @@ def take_over(folder: str, db: str, stored: Callable[[int], None]) -> TakenOver:
         journal = Journal(folder)
         opened.callback(journal.close)
         check_database(app, journal)
-        known, queue = Known(journal), app.queue(QUEUE)
-        ids = JournalIds(
-            app.store, queue.number, journal.identity, range(*known.facts.ids),
-            lambda spare: known.keep(ids=(spare.start, spare.stop)),
-        )  # fmt: skip
+        queue = app.queue(QUEUE)
+        ids = journal_ids(app.store, queue.number, journal.identity, Known(journal))
         ingest = Ingest(app.store, journal, Jobs(app, queue, journal, ids, Feed(app.events)), ids, lambda *_: None)
         ingest.begin()
         ids.reserve()  # all that its daemon may have given out lie below these

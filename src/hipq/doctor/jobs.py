@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from hipq.doctor.finding import NOTE, PROBLEM, WARNING, Finding, View, at, lasting, note, ok, several, warning
 from hipq.engine.why import why
 from hipq.job.answer import BUFFERED
+from hipq.job.fault import Fault
 from hipq.job.states import PARKED, READY, SCHEDULED, WAITING
 from hipq.job.units import number
 from hipq.job.when import SECOND
@@ -86,6 +87,15 @@ def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Findin
         groups.setdefault(_group(stuck, _is_unserved(stuck, served)), []).append(stuck)
     for some in groups.values():
         yield _finding(queue, some, health, view)
+    for row, since, count in queue.not_runnable:
+        age = lasting((health.now - since) / SECOND)
+        sentence = (
+            f"{several(count, 'job')} of type {row.job_type} of tenant {row.tenant} cannot run, the first, {row.id}, "
+            f"since {age}: {Fault.load(row.error).message}"
+        )
+        advice = "put what is missing (`hipq handler put`, `hipq secret set`): they are tried again; or cancel them"
+        facts = {"tenant": row.tenant, "job_type": row.job_type, "jobs": count, "first": row.id}
+        yield warning(sentence, advice, queue.name, facts)
 
 
 def _stuck(queue: QueueHealth, health: Health) -> Iterator[Stuck]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from typing import Final
 
-from hipq.errors import Invalid
+from hipq.errors import Invalid, shown
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 PUBLIC: Final = "public"
+_HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}")
+"""Names and addresses, with the zone of an IPv6 address."""
 _TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 """NAT64: another spelling of an IPv4 address, in its last 32 bits."""
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
@@ -123,7 +126,10 @@ def is_own(address: Address) -> bool:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The host's addresses as the system finds them; it reads numbers as C does: 0x7f000001 is 127.0.0.1."""
+    """The host's addresses as the system finds them; it reads numbers as C does: 0x7f000001 is 127.0.0.1. And it reads
+    a name up to NUL: of 127.0.0.1, NUL, .shop.example it finds the first part, where lists of names see the last."""
+    if not _HOST.fullmatch(host):
+        raise Invalid(f"{shown(host)} is no host")
     every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(where[0]) for *_, where in every))
 

@@ -130,6 +130,7 @@ class Output:
             self.note(f"the line above was longer than {MOST_LINE:,} bytes")
 
     def _spawn(self, line: bytes, cut: bool) -> None:
+        line = self._secrets.mask(line)  # before it is cut: half a secret would not be found
         name, bar, payload = line[len(MARK) :].partition(b"|")
         jobtype = name.decode("ascii", "replace")
         if cut:  # half a payload is no payload
@@ -137,7 +138,7 @@ class Output:
         elif not bar or not NAME.fullmatch(jobtype):
             self._refuse(line, "no job: it should be `J: jobtype|payload`")
         else:
-            self.spawned.append((jobtype, self._secrets.mask(payload)))
+            self.spawned.append((jobtype, payload))
         self._marked += 1
 
     def _refuse(self, line: bytes, why: str) -> None:

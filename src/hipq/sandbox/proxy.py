@@ -7,6 +7,7 @@ resolved here, all addresses of a name are checked, and one of those is connecte
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import threading
@@ -31,6 +32,9 @@ _SECONDS: Final = 30.0
 _QUIET: Final = 300.0
 """Seconds after which a connection on which nothing moves is closed."""
 _BLOCK: Final = 1 << 16
+_OWN: Final = (b"host:", b"connection:", b"proxy-", b"keep-alive:")
+"""Headers of the proxy's own: what a request says there is not passed on."""
+_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*")
 
 
 class _Forbidden(Invalid):
@@ -150,10 +154,14 @@ def _understood(head: bytes) -> tuple[SplitResult, bytes]:
         raise Invalid("a proxy takes CONNECT host:port, or a URL that begins with http://")
     if method == "CONNECT":
         return target, b""
+    if not version.startswith("HTTP/1.") or not all(map(_LINE.fullmatch, lines[1:])):
+        raise Invalid("a line of the head can be read in two ways")  # here, and by who is behind this proxy
     path = f"{target.path or '/'}{'?' + target.query if target.query else ''}"
-    # One request for each connection: the next one may be meant for another host.
-    kept = [line for line in lines[1:] if not line.lower().startswith((b"connection:", b"proxy-", b"keep-alive:"))]
-    return target, b"\r\n".join([f"{method} {path} {version}".encode(), *kept, b"Connection: close", b"", b""])
+    # One request for each connection: the next one may be meant for another host. And to the host that was judged, not
+    # to another one that is served at the same address.
+    kept = [line for line in lines[1:] if not line.lower().startswith(_OWN)]
+    host = b"Host: " + target.netloc.rpartition("@")[2].encode()
+    return target, b"\r\n".join([f"{method} {path} {version}".encode(), host, *kept, b"Connection: close", b"", b""])
 
 
 def _refusal(status: int, why: str) -> bytes:

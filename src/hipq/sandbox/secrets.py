@@ -9,8 +9,12 @@ from functools import cached_property
 from typing import Final
 
 LEAST: Final = 8
-"""Characters of a secret, and of each of its lines that is masked by itself."""
+"""Characters of a secret, and of each of its lines that is masked wherever it stands."""
+LEAST_ALONE: Final = 4
+"""Characters of a shorter line of a secret that is masked where it is a whole line: in others it may be a mere word."""
 
+_DIGIT: Final = rb"[A-Za-z0-9+/_-]"
+"""A digit of base64."""
 _SHORT: Final = {"\n": b"n", "\r": b"r", "\t": b"t"}
 
 
@@ -46,14 +50,26 @@ NO_SECRETS: Final = Secrets()
 
 
 def _spellings(value: str) -> bytes:
-    """A secret as handlers print it by mistake: as it is, in quotes of any language, in JSON, in a URL, in base64. Its
-    lines count by themselves, since what is printed comes line by line."""
-    pieces = dict.fromkeys([value, value.strip(), *(line for line in value.splitlines() if len(line) >= LEAST)])
+    """A secret as handlers print it by mistake: as it is, in quotes of any language, in JSON, in a URL, in hexadecimal,
+    in base64, there with others around it. Its lines count by themselves, since what is printed comes line by line."""
+    lines = [line.strip() for line in value.splitlines()]
+    pieces = dict.fromkeys([value, value.strip(), *(line for line in lines if len(line) >= LEAST)])
     found = [b"".join(map(_letter, piece)) for piece in pieces]
-    for piece in pieces:
-        for end in ("", "\n"):
-            found += [re.escape(encode(f"{piece}{end}".encode())) for encode in (b64encode, urlsafe_b64encode)]
+    for piece in map(str.encode, pieces):
+        found += [_base64(piece, before) for before in range(3)]
+        found.append(b"(?i:%s)" % piece.hex().encode())
+    short = {line for line in lines if LEAST_ALONE <= len(line) < LEAST}
+    found += [rb"(?m:^[ \t]*%s[ \t\r]*$)" % re.escape(line.encode()) for line in sorted(short)]
     return b"|".join(found)
+
+
+def _base64(piece: bytes, before: int) -> bytes:
+    """A piece of what was encoded, of which so many bytes, modulo 3, are before it: as in a header of Basic
+    authorization. The digits at either end are partly of what is around it, which nobody knows."""
+    first, end = -(-before * 8 // 6), (before + len(piece)) * 8 // 6
+    plain, url = (re.escape(encode(bytes(before) + piece)[first:end]) for encode in (b64encode, urlsafe_b64encode))
+    core = plain if plain == url else b"(?:%s|%s)" % (plain, url)
+    return (_DIGIT if before else b"") + core + (_DIGIT + b"?={0,2}" if (before + len(piece)) % 3 else b"")
 
 
 def _letter(letter: str) -> bytes:

@@ -180,6 +180,7 @@ class _Plan:
             "proxy": [PORT, self._way_out()] if self._has_proxy else None,
             "user": user,
             "limits": self._limits(),
+            "first": 0 if self._settings.trust else 1,
             "command": [*words, channel] if self._named else words,
         }
         return [self._python.path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(plan)]

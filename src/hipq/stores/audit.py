@@ -30,7 +30,9 @@ class AuditEntry(NamedTuple):
     at: int
     who: str
     role: str
+    """By what right: a role of a token or of the dashboard; "database", of a command."""
     via: Via
+    """By what way it came."""
     address: str
     """Where it came from: the address of a connection, the name of the machine of a command."""
     action: str

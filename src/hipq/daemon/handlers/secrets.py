@@ -54,8 +54,10 @@ class TenantSecrets:
         """Handlers have it from their next batch on: here at once, at other daemons within a second."""
         check_name(name, "a secret")
         check_value(value, f"the secret {name}")
-        if len(value.strip()) < LEAST:
-            raise Invalid(f"a secret has {LEAST} characters at least: a shorter one could not be masked in a log")
+        if max(map(len, map(str.strip, value.splitlines())), default=0) < LEAST:
+            raise Invalid(
+                f"a secret has {LEAST} characters at least, in one line: a shorter one could not be masked in a log"
+            )
         sealed = self._keys.seal(value.encode(), _about(SECRETS, tenant, name), self._store.now())
 
         def change(kept: Kept) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from importlib import import_module
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import Route as Found
 from starlette.routing import Router
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from hipq.daemon.http import (
     docs_page,
@@ -75,15 +76,17 @@ _log = logging.getLogger("hipq")
 
 
 def app(
-    service: Daemon, *, tokens: bool = True, limits: Limits | None = None, connections: Connections | None = None
+    service: Daemon, *, tokens: bool = True, limits: Limits | None = None, connections: Connections | None = None,
+    proxies: Sequence[str] = (),
 ) -> Api:  # fmt: skip
-    """The front of a daemon. With `tokens=False` whoever can connect may do everything, for every tenant."""
-    return Api(service, tokens, limits or Limits(), connections)
+    """The front of a daemon. With `tokens=False` whoever can connect may do everything, for every tenant. `proxies` are
+    addresses and networks that are believed when they say whom they speak for."""
+    return Api(service, tokens, limits or Limits(), connections, proxies)
 
 
 class Api:
     def __init__(
-        self, service: Daemon, tokens: bool, limits: Limits, connections: Connections | None = None
+        self, service: Daemon, tokens: bool, limits: Limits, connections: Connections | None, proxies: Sequence[str]
     ) -> None:  # fmt: skip
         self.service = service
         self.jobs = service.jobs
@@ -107,6 +110,7 @@ class Api:
             [Found(pattern, _Path(self, pattern)) for pattern in paths], redirect_slashes=False, lifespan=self._lifespan
         )  # fmt: skip
         self._router.default = self._nothing
+        self._front: Any = ProxyHeadersMiddleware(self._router, list(proxies)) if proxies else self._router  # type: ignore[arg-type]
         self._told = 0.0
         self._refused: dict[tuple[str, str], float] = {}
         """When the audit log was told last that a token has no role for an action."""
@@ -117,7 +121,7 @@ class Api:
         self.held = Shared(limits.held, limits.share, "too many bodies are in memory")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._router(scope, receive, send)
+        await self._front(scope, receive, send)
 
     @cached_property
     def description(self) -> bytes:
@@ -160,7 +164,7 @@ class Api:
         call: Call | None = None
         try:
             headers = one_each(scope["headers"])
-            caller = await self._let_in(route, headers, tenant)
+            caller = await self.let_in(route, headers, tenant)
             check_head(headers, self.limits)
             check_params(params)
             if route.who == "tenant" and not route.adds:
@@ -193,7 +197,7 @@ class Api:
         self.count(route, tenant, reply)
         await reply.write(send, head_only=scope["method"] == "HEAD")
 
-    async def _let_in(self, route: Route, headers: Mapping[bytes, bytes], tenant: str) -> Caller | None:
+    async def let_in(self, route: Route, headers: Mapping[bytes, bytes], tenant: str) -> Caller | None:
         """Whoever calls, None if anybody may; HttpError if they are not let in."""
         if route.who == "anybody":
             return None
@@ -246,7 +250,7 @@ class Api:
     def stream(self, events: AsyncGenerator[dict[str, Any]], call: Call) -> Stream:
         async def is_allowed() -> bool:
             try:
-                await self._let_in(call.route, call.headers, call.tenant)
+                await self.let_in(call.route, call.headers, call.tenant)
             except HttpError:
                 return False
             return True

@@ -86,6 +86,7 @@ _REFUSALS: Final[tuple[tuple[type[Exception], int, str, int], ...]] = (
     (errors.JournalBehind, 429, "", 1),
     (errors.JournalFull, 507, "", 5),
     (errors.JournalBroken, 503, "", 30),
+    (errors.StoreDefect, 500, "something went wrong here, and is in the log; try again", 0),
     (errors.HipqError, 503, "the database cannot be reached right now; try again", 1),
     (Exception, 500, "something went wrong here, and is in the log; try again", 0),
 )

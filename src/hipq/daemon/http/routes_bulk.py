@@ -13,7 +13,7 @@ from hipq.daemon.http.job_json import MAYBE_TEXT, NUMBER, TEXT, typed
 from hipq.daemon.http.reply import Reply, reply
 from hipq.daemon.http.routes_jobs import REASON
 from hipq.daemon.http.routes_table import Call, Gives, Query, Route, flag, job_type, number, one_of, text, when
-from hipq.errors import Conflict, Invalid, OverQuota, shown
+from hipq.errors import Conflict, HipqError, Invalid, shown
 from hipq.job import names
 from hipq.job.states import CODES, FINAL, PHASES
 from hipq.operate import Changed
@@ -112,10 +112,10 @@ async def _stepped(call: Call, wanted: Filter, do: Callable[[Found], Any]) -> tu
         found: Found = await call.blocking(call.api.service.bulk.find, wanted._replace(after=after))
         try:
             total += await do(found) if found.rows else Changed()
-        except OverQuota:
+        except HipqError:
             if total == Changed():
                 raise
-            return total, after  # the next request is told so
+            return total, after  # the audit log has what was done; the next request is told why it was no more
         after = found.after
         if not after or time.monotonic() > until or call.api.stopping.is_set():
             return total, after

@@ -146,16 +146,17 @@ async def create_token(call: Call) -> Reply:
 async def rotate_token(call: Call) -> Reply:
     tenants, old = call.api.service.tenants, call.params["token"]
     wanted = await read_body(call, Rotation)
-    owner = await _do(call, tenants.holder, old)
+    owner, known = await _do(call, tenants.held, old)
     made, secret = await _do(call, tenants.rotate, owner, old, wanted.overlap)
-    call.details.update(id=made.id, overlap=wanted.overlap)
+    call.details.update(token=known.label, tenant=owner, id=made.id, overlap=wanted.overlap)
     return reply(token_json(owner, made) | {"token": secret}, 201)
 
 
 async def revoke_token(call: Call) -> Reply:
     tenants, token = call.api.service.tenants, call.params["token"]
-    owner = await _do(call, tenants.holder, token)
+    owner, known = await _do(call, tenants.held, token)
     await _do(call, tenants.revoke, owner, token)
+    call.details.update(token=known.label, tenant=owner)
     return reply({"revoked": token})
 
 

@@ -256,10 +256,12 @@ class Call:
 
     @asynccontextmanager
     async def staying(self) -> AsyncIterator[None]:
-        """Around a long wait: there may be only so many, and nobody waits for who has gone."""
+        """Around a long wait: there may be only so many, and nobody waits for who has gone. Behind it, whoever waited
+        must still be let in: a token may have been revoked meanwhile."""
         await self.body.read()  # there is none, but who goes away is noticed only behind it
         with self.api.reader(self.tenant):
             yield
+        await self.api.let_in(self.route, self.headers, self.tenant)
 
 
 def check_params(params: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import uvicorn
@@ -30,11 +30,13 @@ WATCH_SECONDS: Final = 0.5
 class Serving:
     """A daemon behind a socket, until it is told to stop or cannot go on. Told once more, it gives back what runs."""
 
-    def __init__(self, daemon: Daemon, listening: socket.socket, limits: Limits, *, tokens: bool) -> None:
+    def __init__(
+        self, daemon: Daemon, listening: socket.socket, limits: Limits, *, tokens: bool, proxies: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         self._daemon, self._listening = daemon, listening
         logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers  # what it says looks like the rest
         self._connections = Connections(limits.connections)
-        self._api = app(daemon, tokens=tokens, limits=limits, connections=self._connections)
+        self._api = app(daemon, tokens=tokens, limits=limits, connections=self._connections, proxies=proxies)
         self._protocol = AtOnceProtocol.within(limits.head_seconds, self._connections)
         self._server = uvicorn.Server(uvicorn.Config(
             self._api, access_log=False, log_config=None, log_level="warning", server_header=False,

@@ -133,7 +133,8 @@ class Tenants:
                 raise Conflict(f"there is a tenant {name} already")
             if before is not None and not again:
                 raise Conflict(
-                    f"a tenant {name} was removed, and its jobs may still be here: whoever gets the name gets them too"
+                    f"a tenant {name} was removed, and its jobs, handlers and secrets may still be here: whoever gets "
+                    "the name gets them too"
                 )
             return new
 
@@ -227,11 +228,12 @@ class Tenants:
             for name in sorted(found) if tenant in ("", name) for token in found[name].tokens
         ]  # fmt: skip
 
-    def holder(self, token_id: str) -> str:
-        """The tenant that has the token with this id, or ALL_TENANTS; NotFound."""
+    def held(self, token_id: str) -> tuple[str, Token]:
+        """The token with this id, and the tenant that has it, or ALL_TENANTS; NotFound."""
         for name, tenant in _all(self.store.notes(KIND)).items():
-            if any(token.id == token_id for token in tenant.tokens):
-                return name
+            for token in tenant.tokens:
+                if token.id == token_id:
+                    return name, token
         raise NotFound(f"there is no token with the id {shown(token_id)}")
 
     def look(self) -> Known:

@@ -65,6 +65,12 @@ class Token(msgspec.Struct, frozen=True):
     lifetime: int = 0
     """Microseconds from when it was made until it was to expire; one that was rotated may expire sooner. 0 = never."""
 
+    @property
+    def label(self) -> str:
+        """How the audit log calls it: a name is anybody's to choose, so the id is there too."""
+        token = f"token {self.id}" if self.id else ""
+        return f"{self.name} ({token})" if self.name and token else self.name or token
+
 
 class Caller(NamedTuple):
     """Whose token it is, and what it may do."""
@@ -93,9 +99,8 @@ class Caller(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Who it is, for the audit log: a name is anybody's to choose, so the id is there too."""
-        token = f"token {self.token.id}" if self.token.id else ""
-        return f"{self.token.name} ({token})" if self.token.name and token else self.token.name or token
+        """Who it is, for the audit log."""
+        return self.token.label
 
 
 def new_token(
@@ -133,7 +138,10 @@ def _checked(tenant: str, roles: Iterable[str]) -> tuple[Role, ...]:
         if role not in list(Role):
             raise Invalid(f"a token's role is one of {', '.join(Role)}, not {shown(role)}")
         if tenant != ALL_TENANTS and role not in TENANT_ROLES:
-            raise Invalid(f"the role {role} is for all tenants: a tenant's token has {', '.join(TENANT_ROLES)}")
+            raise Invalid(
+                f"the role {role} is for all tenants (--all-tenants; over HTTP, leave `tenant` out): a tenant's token "
+                f"has {', '.join(TENANT_ROLES)}"
+            )
         found.append(Role(role))
     if not found:
         raise Invalid(f"a token needs a role, one of {', '.join(Role)}")

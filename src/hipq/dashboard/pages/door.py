@@ -19,6 +19,7 @@ CLOSED: Final = (
     'this dashboard is closed: write asgi(app, tokens={"ann": ("admin", "a long secret")}), set '
     "$HIPQ_DASHBOARD_TOKENS to ann=admin:SECRET, or let your application say who somebody is with authenticate="
 )
+LOG_IN: Final = "log in, or send the header `Authorization: Bearer` with your token"
 _PAGE: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,1999}")
 """A page here. By two slashes, or a backslash, browsers go to another host."""
 
@@ -37,7 +38,7 @@ def turn_away(site: Site, visit: Visit) -> Reply:
     if visit.method in ("GET", "HEAD") and _takes_html(visit):
         asked = visit.link(visit.path, **{name: values[-1] for name, values in visit.query.items()})
         return redirect(f"{login}?{urlencode({'next': asked.removeprefix(visit.base)})}")
-    reply = _door(site, visit, 401, "log in, or send the header `Authorization: Bearer` with your token")
+    reply = _door(site, visit, 401, LOG_IN)
     return reply._replace(headers=(*reply.headers, ("www-authenticate", "Bearer")))
 
 
@@ -93,7 +94,7 @@ def _door(
 ) -> Reply:
     headers = (("retry-after", str(retry_after)),) if retry_after else ()
     if not _takes_html(visit):
-        return Reply(status, f"{sentence}\n".encode(), "text/plain; charset=utf-8", headers)
+        return Reply(status, f"{sentence or LOG_IN}\n".encode(), "text/plain; charset=utf-8", headers)
     following = visit.sent("next") or visit.asked("next")
     reply = site.render("door.html", visit, status=status, sentence=sentence, form=form, following=following)
     return reply._replace(headers=headers)

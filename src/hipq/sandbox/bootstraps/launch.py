@@ -7,6 +7,7 @@ Runs under any Python 3.8 or later, alone: nothing of hipq is there. Its argumen
     proxy     the port to listen on, and the descriptor by which that socket is handed to the daemon; or null
     user      a user id to become, or null
     limits    name of a resource -> its limit
+    first     the id of the sandbox's first process, which gets these limits, too; or 0
     command   what to run
 
 """
@@ -28,6 +29,9 @@ def main() -> None:
     if plan["proxy"]:
         _hand_over(*plan["proxy"])
     _arrange(plan["channel"])
+    if plan["first"]:  # a handler of the same user can write into its memory, and so have it do whatever it likes
+        for name, most in plan["limits"].items():
+            _limit(getattr(resource, "RLIMIT_" + name), most, plan["first"])
     if plan["user"] is not None:
         _give_up_rights()
         os.setgroups([])
@@ -81,11 +85,11 @@ def _arrange(channel: "list[int]") -> None:
     os.closerange(3 + len(moved), 65536)  # descriptors that the daemon or the sandbox left open are not for the handler
 
 
-def _limit(what: int, most: int) -> None:
-    hard = resource.getrlimit(what)[1]
+def _limit(what: int, most: int, process: int = 0) -> None:
+    hard = resource.prlimit(process, what)[1]
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)  # the hard limit cannot be raised
-    resource.setrlimit(what, (most, most))
+    resource.prlimit(process, what, (most, most))
 
 
 main()

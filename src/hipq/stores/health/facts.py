@@ -94,6 +94,8 @@ class QueueHealth:
     parked: list[Sample] = field(default_factory=list)
     scheduled: list[Sample] = field(default_factory=list)
     """Due, and not made ready yet."""
+    not_runnable: list[Sample] = field(default_factory=list)
+    """That no daemon could run the last time, by tenant and type: without a handler, say."""
     waiting: list[Sample] = field(default_factory=list)
     """Past their deadline."""
     outstanding: list[Outstanding] = field(default_factory=list)

@@ -42,6 +42,9 @@ ANSWERS: Final = 10 * COUNTED
 ENOUGH: Final = 20
 """Answers by which one knows how long they usually take."""
 
+NOT_RUNNABLE: Final = 501
+"""What a daemon ends jobs with whose handler is not there, or lacks something."""
+
 _COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
 _LEFT: Final = "phase IN ('deciding', 'answered', 'cancelling') AND owner = 0"
 _STRATEGY: Final = {
@@ -103,6 +106,16 @@ class Jobs:
         """Due, and nobody has made them ready."""
         due = "{_stage} WHERE phase = 'scheduled' AND scheduled_run_time <= :now ORDER BY scheduled_run_time"
         return [Sample(row, row.scheduled_run_time, jobs) for row, jobs in self._by_type(due, now=now)]
+
+    def not_runnable(self, now: int) -> list[Sample]:
+        """Of the jobs whose turn is next: those of tenants that no daemon could run, without a handler or a secret."""
+        query = (
+            "SELECT min(id), count(*) FROM (SELECT id, tenant, job_type, exitcode FROM {_stage} "
+            "WHERE phase = 'scheduled' AND scheduled_run_time > :now ORDER BY scheduled_run_time LIMIT :many) AS next "
+            "WHERE tenant <> '' AND exitcode = :status GROUP BY tenant, job_type ORDER BY 1"
+        )
+        counts = dict(self._ask(query, now=now, many=COUNTED, status=NOT_RUNNABLE))
+        return [Sample(row, row.create_time, counts[row.id]) for row in self._by_id(list(counts)[:TYPES])]
 
     # -- what waits for something else ------------------------------------------------------------------------------
     def waiting(self, now: int) -> list[Sample]:

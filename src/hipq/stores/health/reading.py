@@ -76,6 +76,7 @@ class Reading:
         queue.ready = self.part("jobs", jobs.ready, [], name)
         queue.parked = self.part("jobs", jobs.parked, [], name)
         queue.scheduled = self.part("jobs", lambda: jobs.scheduled(now), [], name)
+        queue.not_runnable = self.part("jobs", lambda: jobs.not_runnable(now), [], name)
         queue.waiting = self.part("jobs", lambda: jobs.waiting(now), [], name)
         queue.outstanding = self.part("jobs", lambda: jobs.outstanding(now), [], name)
         if queue.outstanding:

@@ -20,7 +20,7 @@ from pymysql.constants import CLIENT, ER, FIELD_TYPE
 from pymysql.converters import encoders
 from pymysql.cursors import Cursor
 
-from hipq.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.mariadb.address import options_of
 from hipq.stores.mariadb.flavour import Flavour, flavour_of
 
@@ -71,6 +71,8 @@ def translated(error: Exception) -> StoreError:
         return StoreRefused(f"MariaDB will not store this: {text}")
     if number in BUSY:
         return StoreBusy(f"MariaDB: another transaction holds a row this write needs ({text})")
+    if number == ER.PARSE_ERROR:
+        return StoreDefect(f"a defect of hipq's, and no outage: MariaDB does not understand a statement: {text}")
     return StoreUnavailable(f"MariaDB: {text}")
 
 

@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from hipq.errors import Invalid, StoreBroken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, StoreBroken, StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.postgres.session import ANSWER_SECONDS, LOCK_SECONDS, Session
 
 T = TypeVar("T")
@@ -54,6 +54,8 @@ _STATEMENT_MODE: Final = (
     "PostgreSQL: the pooler in between is in statement mode, which has no transactions, and hipq needs them: "
     "set pool_mode = transaction, or session"
 )
+_DEFECTS: Final = frozenset({"42601", "42702", "42725", "42803", "42804", "42846", "42P02", "42P10", "42P18"})
+"""What no schema, right or setting could make good: syntax, ambiguous names, grouping, types, parameters."""
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # else the pool's warnings go to stderr
 
 
@@ -67,6 +69,8 @@ def translated(error: Exception) -> StoreError:
         return StoreRefused(f"PostgreSQL will not store this: {text}")
     if isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
         return StoreBusy(f"PostgreSQL: another transaction holds a row this write needs ({text})")
+    if isinstance(error, psycopg.Error) and error.sqlstate in _DEFECTS:
+        return StoreDefect(f"a defect of hipq's, and no outage: PostgreSQL does not understand a statement: {text}")
     return StoreUnavailable(f"PostgreSQL: {text}")
 
 

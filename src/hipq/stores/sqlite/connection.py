@@ -25,7 +25,16 @@ from typing import Final
 from weakref import WeakSet
 
 from hipq import files
-from hipq.errors import Invalid, Moved, StoreBroken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import (
+    Invalid,
+    Moved,
+    StoreBroken,
+    StoreBusy,
+    StoreDefect,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from hipq.stores.sqlite.open_files import Inode, OpenFiles, inode, replaced
 
 BUSY_SECONDS: Final = 5.0
@@ -54,6 +63,8 @@ def translated(error: Exception) -> StoreError:
         return StoreUnavailable("SQLite: database or disk is full: there is no room for the -shm file")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreBroken(f"SQLite: {error} ({name}); later writes cannot be trusted, so this process stops using it")
+    if "syntax error" in str(error):
+        return StoreDefect(f"a defect of hipq's, and no outage: SQLite does not understand a statement: {error}")
     return StoreUnavailable(f"SQLite: {error}")
 
 
