@@ -103,7 +103,7 @@ def fresh_maria() -> Iterator[str]:
     try:
         yield urlunsplit(urlsplit(mariadb_url())._replace(path=f"/{name}"))
     finally:
-        drop(name)
+        _dropped(name)
 
 
 @contextmanager
@@ -111,8 +111,8 @@ def clean_maria() -> Iterator[str]:
     """The URL of an empty database: the same for all tests of a process."""
     url = _reused()
     name = urlsplit(url).path[1:]
-    drop(name)
     with admin() as conn:
+        drop(conn, name)
         conn.cursor().execute(f"CREATE DATABASE {name}")
     yield url
 
@@ -120,7 +120,7 @@ def clean_maria() -> Iterator[str]:
 @cache
 def _reused() -> str:
     url = urlunsplit(urlsplit(mariadb_url())._replace(path=f"/hipq_test_{uuid4().hex}"))
-    at_the_end(lambda: drop(urlsplit(url).path[1:]))
+    at_the_end(lambda: _dropped(urlsplit(url).path[1:]))
     return url
 
 
@@ -133,14 +133,19 @@ def admin(url: str = "") -> Iterator[pymysql.Connection]:
         conn.close()
 
 
-def drop(name: str) -> None:
+def _dropped(name: str) -> None:
     with admin() as conn:
-        cursor = conn.cursor()
-        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
-        for (process,) in cursor.fetchall():
-            with suppress(pymysql.Error):
-                cursor.execute(f"KILL {process}")
-        cursor.execute(f"DROP DATABASE IF EXISTS {name}")
+        drop(conn, name)
+
+
+def drop(conn: pymysql.Connection, name: str) -> None:
+    """Whoever is connected to it is thrown out first."""
+    cursor = conn.cursor()
+    cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
+    for (process,) in cursor.fetchall():
+        with suppress(pymysql.Error):
+            cursor.execute(f"KILL {process}")
+    cursor.execute(f"DROP DATABASE IF EXISTS {name}")
 
 
 class OwnMariaDB:

@@ -157,7 +157,7 @@ def test_the_password_is_in_no_advice(hipq: HipqCommand, postgres: str) -> None:
         ((), "say which application"),
         (("--db", "mongodb://x:s3cret@y"), "hipq keeps no jobs in mongodb databases"),
         (("--db", "sqlite://"), "a database in memory is its program's own"),
-        (("--db", "mariadb://ann@h/d"), "hipq doctor does not know MariaDB yet"),
+        (("--db", "mariadb://ann@h"), "a MariaDB URL must name one database"),
         (("--db", "postgresql://["), "in a PostgreSQL URL must be a number"),
         (("--db", "sqlite:///a\x01b"), "must not contain control characters"),
         (("shop:app", "--patience", "long"), "patience must be a number of seconds"),

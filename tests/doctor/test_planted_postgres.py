@@ -229,7 +229,7 @@ def test_a_server_that_may_forget_is_a_warning(doctor: Doctor, server: OwnPostgr
     with setting(server, "synchronous_commit", "off"):
         found = doctor.only()
     assert (found["check"], found["level"]) == ("database", "warning")
-    assert found["sentence"] == "synchronous_commit off: a crash of the server can lose what was acknowledged"
+    assert found["sentence"] == "synchronous_commit is off: a crash of the server can lose what was acknowledged"
     assert doctor.news() == []
 
 

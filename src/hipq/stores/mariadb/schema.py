@@ -21,6 +21,10 @@ from hipq.stores.mariadb.connection import CALLER_SECONDS, Session, number_of, w
 from hipq.stores.mariadb.dialect import spelled
 from hipq.stores.values import EngineSeen, QueueTables
 
+INCOMING: Final = "incoming:"
+"""What a database is called into which jobs are being moved; the name of the move follows."""
+ARRIVED: Final = "arrived:"
+"""And what it is called afterwards."""
 _THERE: Final = (1050, 1060, 1061, 1826, 3822)
 """A table, a column, an index or a check is there already; and what says that there is"""
 _NONE: Final = 1146

@@ -12,6 +12,7 @@ import psycopg
 from hipq.stores.asking import ticket_note
 from hipq.stores.health.facts import POSTGRESQL, EngineHealth, Health, Level
 from hipq.stores.health.reading import Reading, noted
+from hipq.stores.health.words import Words
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.health_server import holdbacks, parts, server, tables
@@ -26,6 +27,10 @@ _SETTINGS: Final = {
     "enable_bitmapscan": "off",
     "jit": "off",
 }
+_WORDS: Final = Words(
+    "coalesce(CASE WHEN phase = 'deciding' THEN CAST(meta AS jsonb) #>> '{retry,registered}' END, '')"
+)
+"""The strategy is written as the index _todo has it."""
 _CLOCK: Final = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
@@ -60,7 +65,7 @@ class _Look:
     def __init__(self, conn: Connection, found: Health) -> None:
         self._conn = conn
         self._found = found
-        self._reading = Reading(found, self._ask, psycopg.Error, by_name=False, apart=conn.transaction)
+        self._reading = Reading(found, self._ask, psycopg.Error, _WORDS, apart=conn.transaction)
 
     def _ask(self, query: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._conn.execute(re.sub(r":(\w+)", r"%(\1)s", query).encode(), values).fetchall()
