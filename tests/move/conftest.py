@@ -1,4 +1,4 @@
-"""A SQLite file with jobs wherever jobs can be, and an empty PostgreSQL database."""
+"""A SQLite file with jobs wherever jobs can be, and an empty database of each server."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from hipq.stores.values import QueueTables
 from tests.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
+from tests.mariadb_server import clean_maria
 from tests.servers import clean_database
 
 
@@ -49,9 +50,9 @@ def contents(store: Store) -> Contents:
     )
 
 
-@pytest.fixture
-def target() -> Iterator[str]:
-    with clean_database() as url:
+@pytest.fixture(params=["postgres", "mariadb"])
+def target(request: pytest.FixtureRequest) -> Iterator[str]:
+    with clean_database() if request.param == "postgres" else clean_maria() as url:
         yield url
 
 

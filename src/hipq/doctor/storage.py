@@ -175,7 +175,9 @@ def _holdback(one: Holdback, view: View) -> Iterator[Finding]:
         return
     else:
         keeps = "while it is open no dead row is removed that is younger, and queues get slower"
-        keeps = f"{several(one.blocks, 'other')} {'waits' if one.blocks == 1 else 'wait'} for its locks; {keeps}" if one.blocks else keeps
+        if one.blocks:
+            waits = "waits" if one.blocks == 1 else "wait"
+            keeps = f"{several(one.blocks, 'other')} {waits} for its locks; {keeps}"
         sentence = f"a transaction has been open for {lasting(one.age)} (pid {one.name}: {one.who}): {keeps}"
         sql, advice = one.end or f"SELECT pg_terminate_backend({one.name})", "end that program's transaction; or"
         if one.kind == "prepared":

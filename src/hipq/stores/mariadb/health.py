@@ -19,6 +19,7 @@ from hipq.stores.mariadb.dialect import spelled
 from hipq.stores.mariadb.flavour import MARIADB, number_of
 from hipq.stores.mariadb.health_server import denied, holdbacks, parts, server, tables
 from hipq.stores.mariadb.store import NOW
+from hipq.stores.sql.server_setup import INCOMING
 from hipq.stores.values import EngineSeen
 
 _WINDOWS: Final = "IF(char_length(:windows) > 64, sha2(:windows, 256), :windows)"
@@ -84,13 +85,12 @@ class _Look:
         if found.server and found.server.sees_all:
             found.holdbacks = part("storage", lambda: holdbacks(conn), [])
         number, accepts, identity = schema.version(conn)
-        found.incoming = identity.startswith(schema.INCOMING)
+        found.incoming = identity.startswith(INCOMING)
         found.level = Level(number, accepts, known[-1].number)
         if not number:
             return
         if found.server:  # before the transaction, which refuses even to explain a write
-            live = [queue.table for queue in part("schema", lambda: schema.registered(conn), [])]
-            found.server = found.server._replace(denied=part("database", lambda: denied(conn, live), ()))
+            found.server = found.server._replace(denied=part("database", lambda: denied(conn), ()))
         conn.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         conn.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         found.engines = part("engines", self._engines, [])

@@ -12,6 +12,7 @@ import pymysql
 
 from hipq.stores.health.facts import Holdback, Part, ServerHealth, TableHealth
 from hipq.stores.mariadb.connection import Session, number_of
+from hipq.stores.mariadb.schema import registered
 
 _SETTINGS: Final = (
     "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "log_bin", "sync_binlog", "binlog_format", "sql_mode",
@@ -46,10 +47,10 @@ def _sees_all(conn: Session) -> bool:
     return True
 
 
-def denied(conn: Session, live: Sequence[str]) -> tuple[str, ...]:
+def denied(conn: Session) -> tuple[str, ...]:
     """What this user may not do. To explain a statement takes the same rights as to run it, and changes nothing."""
     found = []
-    for table in ("hipq_queues", *live):
+    for table in ("hipq_queues", *(queue.table for queue in registered(conn))):
         some = "number" if table == "hipq_queues" else "id"
         for right, query in {
             "INSERT": f"INSERT INTO {table} ({some}) VALUES (0)",

@@ -16,6 +16,7 @@ from hipq.stores.health.words import Words
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.health_server import holdbacks, parts, server, tables
+from hipq.stores.sql.server_setup import INCOMING
 from hipq.stores.values import EngineSeen
 
 STATEMENT_SECONDS: Final = 5
@@ -75,7 +76,7 @@ class _Look:
         found.server = part("database", lambda: server(conn), None)
         found.holdbacks = part("storage", lambda: holdbacks(conn), [])
         number, accepts, identity = schema.version(conn)
-        found.incoming = identity.startswith(schema.INCOMING)
+        found.incoming = identity.startswith(INCOMING)
         found.level = Level(number, accepts, known[-1].number)
         if not number:
             return
