@@ -29,6 +29,7 @@ from bench.peers.company import Company
 from bench.peers.redis_server import redis_addresses
 from bench.results import Found, Results
 from hipq.stores.mariadb.address import options_of
+from hipq.stores.mariadb.flavour import number_of
 
 Raw = Callable[[str, int], Any]
 Group = Callable[[Bench], Iterator[Line]]
@@ -144,7 +145,7 @@ class Run:
                 url = stack.enter_context(_fresh_mariadb())
                 raw = _raw_mariadb(url)
                 with closing(pymysql.connect(**options_of(url))) as maria:
-                    self.results.versions[MARIADB] = maria.get_server_info().partition("-MariaDB")[0]
+                    self.results.versions[MARIADB] = ".".join(map(str, number_of(maria.get_server_info())))
             else:
                 url = stack.enter_context(fresh_database())
                 raw = _raw_postgres(url)

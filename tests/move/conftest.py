@@ -23,8 +23,7 @@ from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from hipq.stores.values import QueueTables
 from tests.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
-from tests.mariadb_server import clean_maria
-from tests.servers import clean_database
+from tests.databases import STORES, clean
 
 
 class Contents(NamedTuple):
@@ -50,9 +49,9 @@ def contents(store: Store) -> Contents:
     )
 
 
-@pytest.fixture(params=["postgres", "mariadb"])
-def target(request: pytest.FixtureRequest) -> Iterator[str]:
-    with clean_database() if request.param == "postgres" else clean_maria() as url:
+@pytest.fixture(params=STORES[1:])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with clean(request.param, tmp_path) as url:
         yield url
 
 

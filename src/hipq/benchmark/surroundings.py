@@ -87,13 +87,14 @@ def _postgres(url: str, seconds: float) -> dict[str, Any]:
 
 def _mariadb(url: str, seconds: float) -> dict[str, Any]:
     from hipq.stores.mariadb.connection import Connections
+    from hipq.stores.mariadb.flavour import number_of
 
     with Connections(url, on_fork=lambda: None).using() as conn:
         query = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
         ((flush, log, sync),) = conn.run(query).fetchall()
         return {
             "database": conn.flavour.name,
-            "version": conn.get_server_info(),
+            "version": ".".join(map(str, number_of(conn.get_server_info()))),
             "network": not (conn.unix_socket or _is_here(conn.host)),
             "connection": "a socket file" if conn.unix_socket else f"TCP to {conn.host}",
             "innodb_flush_log_at_trx_commit": flush,
