@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import re
 import shlex
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
-import pymysql
 import pytest
 
 from hipq.doctor.finding import OK, PROBLEM, WARNING
 from hipq.stores.mariadb.address import options_of
 from tests.cli.conftest import HipqCommand, Worker, eventually, folder, hipq, program, worker
+from tests.databases import STORES, sql
 from tests.mariadb_server import OwnMariaDB, admin, drop
 from tests.mariadb_server import program as maria_program
 from tests.servers import OwnPostgres
@@ -80,31 +79,10 @@ def sqlite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest) -> str:
     """The database of shop:app. It has no tables yet."""
     return str(request.getfixturevalue(request.param))
-
-
-def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
-    """Run each by itself; the rows of the last."""
-    found: list[tuple[Any, ...]] = []
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=10, isolation_level=None)) as conn:
-            for statement in statements:
-                found = conn.execute(statement).fetchall()
-    elif url.startswith("mariadb"):
-        with closing(pymysql.connect(**options_of(url), autocommit=True)) as maria:
-            for statement in statements:
-                cursor = maria.cursor()
-                cursor.execute(statement)
-                found = list(cursor.fetchall())
-    else:
-        with psycopg.connect(url, autocommit=True) as other:
-            for statement in statements:
-                rows = other.execute(statement.encode())
-                found = rows.fetchall() if rows.description else []
-    return found
 
 
 @contextmanager

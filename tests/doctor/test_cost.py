@@ -14,7 +14,8 @@ from hipq.stores.mariadb import health as mariadb_health
 from hipq.stores.postgres import health as postgres_health
 from hipq.stores.sqlite import health as sqlite_health
 from tests.contract.jobs import new
-from tests.doctor.conftest import alone, sql
+from tests.databases import sql
+from tests.doctor.conftest import alone
 
 SMALL: Final = 2 * COUNTED
 LARGE: Final = 6 * SMALL

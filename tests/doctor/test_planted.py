@@ -18,9 +18,10 @@ from hipq.job.model import sequence_of
 from hipq.job.schedule import Definition, ScheduleChange, Settings
 from hipq.job.ticks import begun
 from hipq.stores.clock import SystemClock
-from hipq.stores.migrations import Migration, migrations
+from hipq.stores.migrations import Migration
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
-from tests.doctor.conftest import Doctor, alone, mariadb_copied, sql
+from tests.databases import schema_of, sql
+from tests.doctor.conftest import Doctor, alone, mariadb_copied
 
 
 @pytest.fixture(autouse=True)
@@ -104,10 +105,6 @@ def next_release(url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
     more = "CREATE INDEX {live}_next ON {live} (tenant, id);\n"
     future = [*known, Migration(known[-1].number + 1, "next.sql", 1, "-- nothing\n", more)]
     return lambda: monkeypatch.setattr(module, "known", lambda: future)
-
-
-def schema_of(url: str) -> int:
-    return migrations("hipq.stores.mariadb" if url.startswith("mariadb") else "hipq.stores.sqlite")[-1].number
 
 
 def test_an_old_schema_is_to_be_migrated(doctor: Doctor, url: str, next_release: Callable[[], None]) -> None:

@@ -12,7 +12,8 @@ from hipq import Hipq
 from hipq.stores.mariadb.address import options_of
 from hipq.stores.mariadb.health import health
 from tests.cli.conftest import eventually
-from tests.doctor.conftest import Doctor, sql
+from tests.databases import sql
+from tests.doctor.conftest import Doctor
 from tests.mariadb_server import OwnMariaDB
 
 

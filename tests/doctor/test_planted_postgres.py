@@ -10,7 +10,8 @@ import pytest
 
 from hipq import Hipq
 from tests.cli.conftest import HipqCommand, eventually
-from tests.doctor.conftest import Doctor, alone, sql
+from tests.databases import sql
+from tests.doctor.conftest import Doctor, alone
 from tests.servers import OwnPostgres
 
 

@@ -31,7 +31,7 @@ from hipq.stores.sqlite.connection import SAFE_VERSION
 from hipq.stores.sqlite.moving import only_mover
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import NOW, add_one, answer, new
-from tests.doctor.conftest import sql
+from tests.databases import sql
 from tests.engine.working import until, working
 from tests.move.conftest import contents, killed
 from tests.move.mover import POINTS
