@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,11 +22,9 @@ import pytest
 
 from hipq.stores.mariadb.address import options_of
 from tests.ending import at_the_end
-from tests.servers import MEMORY, START_SECONDS, _has_room, _users, free_port
+from tests.servers import MEMORY, START_SECONDS, _has_room, free_port, of_this_run
 
 _FOLDERS: Final = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/usr/libexec", "/opt/mariadb/bin")
-_held: Final[list[object]] = []
-"""What has to last as long as this process."""
 _FAST: Final = {
     "innodb_flush_log_at_trx_commit": "0", "innodb_buffer_pool_size": "64M", "innodb_log_file_size": "48M",
     "max_connections": "300", "performance_schema": "OFF", "innodb_buffer_pool_dump_at_shutdown": "OFF",
@@ -56,42 +52,7 @@ def mariadb_url() -> str:
         return url
     if not installed():
         pytest.skip(NONE_HERE)
-    return _of_this_run()
-
-
-def _of_this_run() -> str:
-    """The first process that asks starts it; whoever is the last to leave ends it. As with PostgreSQL's."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
-    users = _users(Path(tempfile.gettempdir(), f"hipq-maria-tests-{run}"))
-    _held.append(users)
-    with Path(__file__).open() as one_at_a_time:
-        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        users.seek(0)
-        if url := users.read():
-            return url
-        server = OwnMariaDB(in_memory=True, **_FAST)
-        server.start()
-        _held.append(server)
-        command = [sys.executable, "-I", "-S", "-c", _LAST, users.name, str(server.pid), str(server.folder)]
-        none = subprocess.DEVNULL
-        _held.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True))
-        users.write(server.url)
-        users.flush()
-    return server.url
-
-
-_LAST: Final = """
-import fcntl, os, shutil, signal, sys, time
-
-users, server, folder = sys.argv[1:]
-with open(users) as file:
-    fcntl.flock(file, fcntl.LOCK_EX)
-    os.unlink(users)
-    os.kill(int(server), signal.SIGKILL)
-    time.sleep(0.2)
-    shutil.rmtree(folder, ignore_errors=True)
-"""
-"""A program that waits until nobody is left."""
+    return of_this_run("maria-", lambda: OwnMariaDB(in_memory=True, **_FAST), signal.SIGKILL)
 
 
 @contextmanager

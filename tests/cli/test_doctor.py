@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
-from hipq.stores.migrations import migrations
 from tests.cli.conftest import HipqCommand, Worker, eventually, shop_on
 from tests.databases import schema_of
-
-SCHEMA = migrations("hipq.stores.sqlite")[-1].number
 
 CHECKS = ["database", "schema", "indexes", "clock", "engines", "jobs", "answers", "storage"]
 

@@ -23,8 +23,9 @@ from tests.servers import clean_database, free_port
 @pytest.fixture(params=STORES)
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     with clean(request.param, tmp_path / "lab.db") as url:
-        kinds = {"sqlite": lambda _: sqlite(tmp_path / "lab.db"), "postgres": postgres, "mariadb": mysql}
-        yield Lab(tmp_path, kinds[request.param](url), url)
+        servers = {"postgres": postgres, "mariadb": mysql}
+        found = servers[request.param](url) if request.param in servers else sqlite(tmp_path / "lab.db")
+        yield Lab(tmp_path, found, url)
 
 
 def began(lab: Lab) -> list[Path]:
