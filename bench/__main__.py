@@ -18,10 +18,10 @@ from typing import Any
 
 import psycopg
 import pymysql
-from tests.mariadb_server import OwnMariaDB, fresh_maria, installed
+from tests.mariadb_server import installed
 
 from bench import answers, around, beside, counters, million, plain, rules
-from bench.database import fresh_database
+from bench.database import fresh_database, fresh_mariadb
 from bench.lines import HEADING, Bench, Line
 from bench.measure import scratch, steal, steal_between
 from bench.peers import MARIADB, PEERS, POSTGRES, REDIS, SQLITE, Listed, PeerFailed
@@ -48,7 +48,7 @@ BESIDE_PEERS = {"plain", "peers"}
 LONG = {"beside", "million", "around"}
 """Not in a quick run, unless chosen."""
 STORES = {"sqlite": SQLITE, "postgres": POSTGRES, "mariadb": MARIADB}
-LACKING = {MARIADB: {"peers", "rules", "answers", "around"}}
+LACKING = {MARIADB: {"peers", "rules", "answers", "around", "counters"}}
 """Lines that a store has none of: there is no plain SQL of that shape, and no peer."""
 BESIDE = {SQLITE: (SQLITE,), POSTGRES: (POSTGRES, REDIS), MARIADB: ()}
 """Whose peers are measured in the rounds of hipq on a store."""
@@ -142,7 +142,7 @@ class Run:
                 path = stack.enter_context(scratch()) / "bench.db"
                 url, raw = f"sqlite:///{path}", _raw_sqlite(path)
             elif store == MARIADB:
-                url = stack.enter_context(_fresh_mariadb())
+                url = stack.enter_context(fresh_mariadb())
                 raw = _raw_mariadb(url)
                 with closing(pymysql.connect(**options_of(url))) as maria:
                     self.results.versions[MARIADB] = ".".join(map(str, number_of(maria.get_server_info())))
@@ -177,17 +177,6 @@ def _raw_mariadb(url: str) -> Raw:
 
 def _maria() -> bool:
     return installed() or "HIPQ_TEST_MARIADB_URL" in os.environ
-
-
-@contextmanager
-def _fresh_mariadb() -> Iterator[str]:
-    """On the server that is named, else on one of our own, which syncs what it commits."""
-    with ExitStack() as stack:
-        if "HIPQ_TEST_MARIADB_URL" not in os.environ:
-            own = stack.enter_context(OwnMariaDB(innodb_buffer_pool_size="1G", innodb_log_file_size="512M"))
-            os.environ["HIPQ_TEST_MARIADB_URL"] = own.url
-            stack.callback(os.environ.pop, "HIPQ_TEST_MARIADB_URL")
-        yield stack.enter_context(fresh_maria())
 
 
 class _Addresses:

@@ -20,7 +20,7 @@ from hipq.stores.claims import Claim
 from tests.cli.conftest import eventually
 from tests.dashboard.seen import Element, go, parsed, see
 from tests.databases import sql
-from tests.doctor.conftest import folder, postgres, server, sqlite, url
+from tests.doctor.conftest import folder, maria_server, mariadb, postgres, server, sqlite, url
 
 __all__ = ["folder", "maria_server", "mariadb", "postgres", "server", "sqlite", "url"]
 

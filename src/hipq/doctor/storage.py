@@ -134,9 +134,8 @@ def server_storage(health: Health, view: View) -> Iterator[Finding]:
     if health.tables:
         total = size(sum(table.size for table in health.tables))
         dead = "few of their rows are dead, and nobody keeps those"
-        yield ok(
-            f"hipq's tables have {total}, {dead if health.kind == POSTGRESQL else 'and nobody holds up the server'}"
-        )
+        rest = dead if health.kind == POSTGRESQL else "and no transaction is open for long"
+        yield ok(f"hipq's tables have {total}, {rest}")
 
 
 def _table(table: TableHealth, queue: str, whole: str) -> Iterator[Finding]:
