@@ -11,21 +11,25 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
+from tests.mariadb_server import installed
 
 from bench import answers, around, beside, counters, million, plain, rules
-from bench.database import fresh_database
+from bench.database import fresh_database, fresh_mariadb
 from bench.lines import HEADING, Bench, Line
 from bench.measure import scratch, steal, steal_between
-from bench.peers import PEERS, POSTGRES, REDIS, SQLITE, Listed, PeerFailed
+from bench.peers import MARIADB, PEERS, POSTGRES, REDIS, SQLITE, Listed, PeerFailed
 from bench.peers.company import Company
 from bench.peers.redis_server import redis_addresses
 from bench.results import Found, Results
+from hipq.stores.mariadb.address import options_of
+from hipq.stores.mariadb.flavour import number_of
 
 Raw = Callable[[str, int], Any]
 Group = Callable[[Bench], Iterator[Line]]
@@ -43,12 +47,18 @@ GROUPS: dict[str, Group] = {
 BESIDE_PEERS = {"plain", "peers"}
 LONG = {"beside", "million", "around"}
 """Not in a quick run, unless chosen."""
-STORES = {"sqlite": SQLITE, "postgres": POSTGRES}
-BESIDE = {SQLITE: (SQLITE,), POSTGRES: (POSTGRES, REDIS)}
+STORES = {"sqlite": SQLITE, "postgres": POSTGRES, "mariadb": MARIADB}
+LACKING = {MARIADB: {"peers", "rules", "answers", "around", "counters"}}
+"""Lines that a store has none of: there is no plain SQL of that shape, and no peer."""
+BESIDE = {SQLITE: (SQLITE,), POSTGRES: (POSTGRES, REDIS), MARIADB: ()}
 """Whose peers are measured in the rounds of hipq on a store."""
 QUICK_PEERS = {("huey", SQLITE), ("pgqueuer", POSTGRES)}
 """Those a target names."""
-TITLES = {SQLITE: "SQLite (WAL, synchronous FULL)", POSTGRES: "PostgreSQL (fsync on)"}
+TITLES = {
+    SQLITE: "SQLite (WAL, synchronous FULL)",
+    POSTGRES: "PostgreSQL (fsync on)",
+    MARIADB: "MariaDB (innodb_flush_log_at_trx_commit 1)",
+}
 
 
 def main() -> None:
@@ -59,7 +69,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results there")
     options = parser.parse_args()
     run = Run(options.quick, options.only)
-    stores = [STORES[options.store]] if options.store else list(STORES.values())
+    stores = (
+        [STORES[options.store]] if options.store else [one for one in STORES.values() if one != MARIADB or _maria()]
+    )
+    if options.only and all(options.only in LACKING.get(store, ()) for store in stores):
+        parser.error(f"there are no such lines on {stores[0]}: {options.only}")
     run.install(stores)
     for store in stores:
         run.measure(store)
@@ -95,7 +109,7 @@ class Run:
         company = self._companies[store]
         print(f"\n{TITLES[store]}\n{HEADING}", flush=True)
         with self._bench(store, company) as bench:
-            for name in self._groups:
+            for name in [name for name in self._groups if name not in LACKING.get(store, ())]:
                 with ExitStack() as stack:
                     if name in BESIDE_PEERS:
                         stack.callback(company.close)  # they are not there when nobody is compared with them
@@ -127,6 +141,11 @@ class Run:
             if store == SQLITE:
                 path = stack.enter_context(scratch()) / "bench.db"
                 url, raw = f"sqlite:///{path}", _raw_sqlite(path)
+            elif store == MARIADB:
+                url = stack.enter_context(fresh_mariadb())
+                raw = _raw_mariadb(url)
+                with closing(pymysql.connect(**options_of(url))) as maria:
+                    self.results.versions[MARIADB] = ".".join(map(str, number_of(maria.get_server_info())))
             else:
                 url = stack.enter_context(fresh_database())
                 raw = _raw_postgres(url)
@@ -148,6 +167,16 @@ def _raw_postgres(url: str) -> Raw:
     from bench.raw.postgres import RawPostgres
 
     return lambda table, queue: RawPostgres(url, table, queue)
+
+
+def _raw_mariadb(url: str) -> Raw:
+    from bench.raw.mariadb import RawMariaDB
+
+    return lambda table, queue: RawMariaDB(url, table, queue)
+
+
+def _maria() -> bool:
+    return installed() or "HIPQ_TEST_MARIADB_URL" in os.environ
 
 
 class _Addresses:

@@ -7,7 +7,8 @@ made of and where its rank comes from is hipq's own (`New`, `blank`, the queue's
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +26,8 @@ from hipq.job.windows import ALWAYS, dump
 CHUNK = 10_000
 """Jobs that came together, in the same second: a crowd came in the course of some minutes."""
 HOUR = 3600 * SECOND
+FEW_PAGES = 100
+"""Pages that a MariaDB at rest has not written yet, at most."""
 BUSY = "busy"
 """The lane in which a crowd is blocked."""
 
@@ -65,8 +68,9 @@ class Plain(Protocol):
 
 @contextmanager
 def plain(app: Hipq) -> Iterator[Plain]:
-    found: PlainSqlite | PlainPostgres
-    found = PlainSqlite(app.url) if app.url.startswith("sqlite") else PlainPostgres(app.url)
+    kinds: dict[str, Callable[[str], PlainSqlite | PlainPostgres | PlainMaria]]
+    kinds = {"sqlite": PlainSqlite, "mariadb": PlainMaria}
+    found = kinds.get(app.url.partition(":")[0], PlainPostgres)(app.url)
     try:
         yield found
     finally:
@@ -170,6 +174,49 @@ class PlainPostgres:
         found = self._conn.execute(query.encode()).fetchone()
         assert found is not None
         return int(found[0])
+
+    def close(self) -> None:
+        self._conn.close()
+
+
+class PlainMaria:
+    def __init__(self, url: str) -> None:
+        import pymysql
+
+        from hipq.stores.mariadb.address import options_of
+
+        self._conn: Any = pymysql.connect(**options_of(url), autocommit=True, charset="utf8mb4")
+
+    def _run(self, query: str, values: Any = None) -> Any:
+        cursor = self._conn.cursor()
+        cursor.execute(query, values)
+        return cursor.fetchall()
+
+    def fill(self, queue: Queue, like: New, count: int) -> None:
+        name = table(queue)
+        columns, values = _selected(like, "id", "CAST(id AS CHAR)", "%s")
+        into = ", ".join(f"`{column}`" for column in COLUMNS)
+        query = (
+            f"INSERT INTO {name} ({into}) SELECT {columns} FROM (SELECT NEXTVAL({name}_ids) << {QUEUE_BITS} | "
+            f"{queue.number} AS id FROM seq_1_to_{count}) AS fresh"
+        )
+        self._run(query, values)
+
+    def settled(self) -> None:
+        """Wait until what is dirty was written."""
+        self._run("SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0.001, GLOBAL innodb_max_dirty_pages_pct = 0")
+        try:
+            while int(self._run("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")[0][1]) > FEW_PAGES:
+                time.sleep(0.1)
+        finally:
+            self._run("SET GLOBAL innodb_max_dirty_pages_pct = 90, GLOBAL innodb_max_dirty_pages_pct_lwm = 0")
+
+    def vacuum(self, queue: Queue) -> bool:
+        self._run(f"ANALYZE TABLE {table(queue)}")
+        return True
+
+    def count(self, queue: Queue, where: str = "TRUE", *, final: bool = False) -> int:
+        return int(self._run(f"SELECT count(*) FROM {table(queue)}{'_final' if final else ''} WHERE {where}")[0][0])
 
     def close(self) -> None:
         self._conn.close()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from bench.measure import seconds
-from bench.peers import POSTGRES, SQLITE
+from bench.peers import MARIADB, POSTGRES, SQLITE
 from bench.peers.company import Company
 from hipq import Hipq, Job, Queue
 from hipq.engine.loop import Engine
@@ -104,6 +104,10 @@ TARGETS = {
         one=0.9, concurrently=8, bulk=0.9, drain=0.8, limited=0.7, lanes=0.7, answered=0.7, answers=0.7,
         peer="pgqueuer", peer_one=1.05, peer_bulk=1.4, peer_drain=1.5, peer_latency=0.75, latency={99: 12},
     ),
+    MARIADB: Targets(
+        one=0.8, concurrently=4, bulk=0.8, drain=0.5, limited=0, lanes=0, answered=0, answers=0,
+        peer="", peer_one=0, peer_bulk=0, peer_drain=0, peer_latency=0, latency={50: 25},
+    ),
 }  # fmt: skip
 
 
@@ -124,7 +128,7 @@ class Bench:
         self._raw = raw
         self.size = size
         self.quick = quick
-        self.store = SQLITE if url.startswith("sqlite:") else POSTGRES
+        self.store = {"sqlite": SQLITE, "mariadb": MARIADB}.get(url.partition(":")[0], POSTGRES)
         self.company = company or Company()
         """The peers, if any are to be measured."""
         self._names = (f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "abcdefghijklmnopqrstuvwxyz")

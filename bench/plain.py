@@ -9,14 +9,14 @@ from typing import Any
 
 from bench.lines import PAYLOAD, PLAIN_SQL, ROUNDS, TEXT, THE_LIMIT, Bench, Line, awork, work
 from bench.measure import best, interleaved, percentile, seconds
-from bench.peers import POSTGRES, REDIS, SQLITE, Listed
+from bench.peers import MARIADB, POSTGRES, REDIS, SQLITE, Listed
 from bench.peers.driven import Driven
 from bench.pick_up import pick_ups
 from hipq import Queue
 
 HIPQ, SYNC, ASYNC = "hipq", "sync", "async"
 CLIENTS = 64
-ONE_BY_ONE = {SQLITE: 3_000, POSTGRES: 1_000, REDIS: 1_500}
+ONE_BY_ONE = {SQLITE: 3_000, POSTGRES: 1_000, REDIS: 1_500, MARIADB: 1_000}
 """Jobs added one at a time, by store: about a second."""
 QUICK = 5
 """A quick run has so many times less of what takes a second."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.arena.page import section
 from bench.compare import HIPQ, RUN_ON, STORES, VERBS, contenders
 from bench.lines import PLAIN_SQL, Line, figure
-from bench.peers import DURABLE, POSTGRES, REDIS, SQLITE
+from bench.peers import DURABLE, MARIADB, POSTGRES, REDIS, SQLITE
 from bench.peers.company import Described
 from bench.picture import picture
 from bench.results import Results
@@ -53,7 +53,7 @@ def _targets(results: Results) -> Iterator[str]:
     wanted = [line for _, line in results.lines if line.target]
     yield f"## Targets: {sum(line.met for line in wanted)} of {len(wanted)} met\n"
     yield "A rate must be at least so many times the other's, a time at most.\n"
-    for store in (SQLITE, POSTGRES):
+    for store in (SQLITE, POSTGRES, MARIADB):
         lines = [line for where, line in results.lines if where == store and line.target]
         if lines:
             yield f"### {store}\n"

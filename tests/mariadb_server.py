@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,11 +22,9 @@ import pytest
 
 from hipq.stores.mariadb.address import options_of
 from tests.ending import at_the_end
-from tests.servers import MEMORY, START_SECONDS, _has_room, _users, free_port
+from tests.servers import MEMORY, START_SECONDS, _has_room, free_port, of_this_run
 
 _FOLDERS: Final = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/usr/libexec", "/opt/mariadb/bin")
-_held: Final[list[object]] = []
-"""What has to last as long as this process."""
 _FAST: Final = {
     "innodb_flush_log_at_trx_commit": "0", "innodb_buffer_pool_size": "64M", "innodb_log_file_size": "48M",
     "max_connections": "300", "performance_schema": "OFF", "innodb_buffer_pool_dump_at_shutdown": "OFF",
@@ -56,42 +52,7 @@ def mariadb_url() -> str:
         return url
     if not installed():
         pytest.skip(NONE_HERE)
-    return _of_this_run()
-
-
-def _of_this_run() -> str:
-    """The first process that asks starts it; whoever is the last to leave ends it. As with PostgreSQL's."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
-    users = _users(Path(tempfile.gettempdir(), f"hipq-maria-tests-{run}"))
-    _held.append(users)
-    with Path(__file__).open() as one_at_a_time:
-        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        users.seek(0)
-        if url := users.read():
-            return url
-        server = OwnMariaDB(in_memory=True, **_FAST)
-        server.start()
-        _held.append(server)
-        command = [sys.executable, "-I", "-S", "-c", _LAST, users.name, str(server.pid), str(server.folder)]
-        none = subprocess.DEVNULL
-        _held.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True))
-        users.write(server.url)
-        users.flush()
-    return server.url
-
-
-_LAST: Final = """
-import fcntl, os, shutil, signal, sys, time
-
-users, server, folder = sys.argv[1:]
-with open(users) as file:
-    fcntl.flock(file, fcntl.LOCK_EX)
-    os.unlink(users)
-    os.kill(int(server), signal.SIGKILL)
-    time.sleep(0.2)
-    shutil.rmtree(folder, ignore_errors=True)
-"""
-"""A program that waits until nobody is left."""
+    return of_this_run("maria-", lambda: OwnMariaDB(in_memory=True, **_FAST), signal.SIGKILL)
 
 
 @contextmanager
@@ -103,7 +64,7 @@ def fresh_maria() -> Iterator[str]:
     try:
         yield urlunsplit(urlsplit(mariadb_url())._replace(path=f"/{name}"))
     finally:
-        drop(name)
+        _dropped(name)
 
 
 @contextmanager
@@ -111,8 +72,8 @@ def clean_maria() -> Iterator[str]:
     """The URL of an empty database: the same for all tests of a process."""
     url = _reused()
     name = urlsplit(url).path[1:]
-    drop(name)
     with admin() as conn:
+        drop(conn, name)
         conn.cursor().execute(f"CREATE DATABASE {name}")
     yield url
 
@@ -120,7 +81,7 @@ def clean_maria() -> Iterator[str]:
 @cache
 def _reused() -> str:
     url = urlunsplit(urlsplit(mariadb_url())._replace(path=f"/hipq_test_{uuid4().hex}"))
-    at_the_end(lambda: drop(urlsplit(url).path[1:]))
+    at_the_end(lambda: _dropped(urlsplit(url).path[1:]))
     return url
 
 
@@ -133,14 +94,19 @@ def admin(url: str = "") -> Iterator[pymysql.Connection]:
         conn.close()
 
 
-def drop(name: str) -> None:
+def _dropped(name: str) -> None:
     with admin() as conn:
-        cursor = conn.cursor()
-        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
-        for (process,) in cursor.fetchall():
-            with suppress(pymysql.Error):
-                cursor.execute(f"KILL {process}")
-        cursor.execute(f"DROP DATABASE IF EXISTS {name}")
+        drop(conn, name)
+
+
+def drop(conn: pymysql.Connection, name: str) -> None:
+    """Whoever is connected to it is thrown out first."""
+    cursor = conn.cursor()
+    cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
+    for (process,) in cursor.fetchall():
+        with suppress(pymysql.Error):
+            cursor.execute(f"KILL {process}")
+    cursor.execute(f"DROP DATABASE IF EXISTS {name}")
 
 
 class OwnMariaDB:

@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol, TextIO
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -35,30 +35,48 @@ ROOM: Final = 2 << 30
 """Bytes that have to be free there: a run of all tests fills a third of it."""
 
 
+class Own(Protocol):
+    """A server of one's own."""
+
+    folder: Path
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> None: ...
+
+
 @cache
 def postgres_url() -> str:
     """A server on which databases may be created: HIPQ_TEST_POSTGRES_URL, else the one of this run of tests."""
-    return os.environ.get("HIPQ_TEST_POSTGRES_URL") or _of_this_run()
+    return os.environ.get("HIPQ_TEST_POSTGRES_URL") or of_this_run("", _in_memory, signal.SIGQUIT)
 
 
-def _of_this_run() -> str:
-    """The first process that asks starts it. All share a lock until they end, however they do: whoever can have it
-    alone then, ends the server."""
-    users = _users(Path(tempfile.gettempdir(), "hipq-tests-" + os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)))
+def _in_memory() -> OwnPostgres:
+    return OwnPostgres(
+        binaries=installed_binaries(), in_memory=True,
+        fsync="off", autovacuum="off", max_connections="200", max_wal_size="256MB",
+    )  # fmt: skip
+
+
+def of_this_run(kind: str, make: Callable[[], Own], ending: signal.Signals) -> str:
+    """The URL of a server that all processes of this run share. The first that asks starts it. All share a lock until
+    they end, however they do: whoever can have it alone then, ends the server."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
+    users = _users(Path(tempfile.gettempdir(), f"hipq-{kind}tests-{run}"))
     _held.append(users)
     with Path(__file__).open() as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
         users.seek(0)
         if url := users.read():
             return url
-        server = OwnPostgres(
-            binaries=installed_binaries(), in_memory=True,
-            fsync="off", autovacuum="off", max_connections="200", max_wal_size="256MB",
-        )  # fmt: skip
+        server = make()
         server.start()
         _held.append(server)
-        command = [sys.executable, "-I", "-S", "-c", LAST, users.name, str(server.pid), str(server.folder)]
+        words = [users.name, str(server.pid), str(server.folder), str(int(ending))]
         none = subprocess.DEVNULL
+        command = [sys.executable, "-I", "-S", "-c", LAST, *words]
         _held.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True))
         users.write(server.url)
         users.flush()
@@ -66,20 +84,23 @@ def _of_this_run() -> str:
 
 
 LAST: Final = """
-import fcntl, os, shutil, signal, sys, time
+import fcntl, os, shutil, sys, time
 
-users, server, folder = sys.argv[1:]
+users, server, folder, ending = sys.argv[1:]
 with open(users) as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     os.unlink(users)
-    os.kill(int(server), signal.SIGQUIT)
+    os.kill(int(server), int(ending))
     for _ in range(1000):
-        if not os.path.exists(f"{folder}/data/postmaster.pid"):
+        try:
+            if not open(f"/proc/{server}/cmdline").read():
+                break
+        except OSError:
             break
         time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)
 """
-"""A program that waits until nobody is left."""
+"""A program that waits until nobody is left, and ends the server."""
 _held: Final[list[object]] = []
 """What has to last as long as this process."""
 

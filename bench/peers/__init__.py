@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 ENVIRONMENTS = ROOT / ".bench"
 """Where the virtual environments are: made once, kept from run to run."""
-POSTGRES, SQLITE, REDIS = "PostgreSQL", "SQLite", "Redis"
+POSTGRES, SQLITE, REDIS, MARIADB = "PostgreSQL", "SQLite", "Redis", "MariaDB"
 
 
 class PeerFailed(Exception):

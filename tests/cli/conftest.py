@@ -20,6 +20,7 @@ import pytest
 from hipq import Hipq, Progress, Wait
 from hipq.cli.main import run
 from tests import processes
+from tests.databases import STORES, fresh
 from tests.servers import fresh_database
 
 SHOP = '''
@@ -173,16 +174,12 @@ def _count(connection: Any, tables: str) -> int:
         return sum(int(conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0]) for name in counted)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The database of shop:app, its own."""
-    if request.param == "sqlite":
-        monkeypatch.setenv("HIPQ_DATABASE_URL", f"sqlite:///{folder}/shop.db")
-        yield f"sqlite:///{folder}/shop.db"
-    else:
-        with fresh_database() as found:
-            monkeypatch.setenv("HIPQ_DATABASE_URL", found)
-            yield found
+    with fresh(request.param, folder / "shop.db") as found:
+        monkeypatch.setenv("HIPQ_DATABASE_URL", found)
+        yield found
 
 
 @pytest.fixture(params=["with the code", "by URL"])

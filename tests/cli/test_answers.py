@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from hipq import Hipq, Job
@@ -19,6 +16,7 @@ from hipq.job.progress import Report
 from hipq.job.when import to_datetime
 from tests.cli.conftest import HipqCommand, waiting
 from tests.cli.terminal import HIPQ, on_terminal
+from tests.databases import sql
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------
@@ -124,12 +122,7 @@ def test_a_job_that_another_program_wrote_wrongly_is_shown_with_a_note(
     (tables,) = (one for one in program.store.queues() if one.number == queue.number)
     wrong = {"history": '[{"at": "x"}, 5]', "time_windows": "nonsense", "job_data": "[1", "update_time": 1 << 62}
     query = f"UPDATE {tables.table} SET " + ", ".join(f"{name} = '{one}'" for name, one in wrong.items())
-    if program.url.startswith("sqlite"):
-        with closing(sqlite3.connect(program.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
-            file.execute(query)
-    else:
-        with psycopg.connect(program.url, autocommit=True) as server:
-            server.execute(query.encode())
+    sql(program.url, query)
     shown = hipq("job", "show", *where, str(job_id), "--json")
     last = shown.json["history"][-1]
     assert (shown.status, last["event"], last["count"]) == (0, "unreadable", 2)

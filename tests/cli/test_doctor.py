@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
-from hipq.stores.migrations import migrations
 from tests.cli.conftest import HipqCommand, Worker, eventually, shop_on
-
-SCHEMA = migrations("hipq.stores.sqlite")[-1].number
+from tests.databases import schema_of
 
 CHECKS = ["database", "schema", "indexes", "clock", "engines", "jobs", "answers", "storage"]
 
@@ -30,7 +28,7 @@ def test_a_healthy_database_is_told_in_groups_and_in_one_line(hipq: HipqCommand,
     lines = ran.out.splitlines()
     assert [line for line in lines if not line.startswith(" ")][:-1] == CHECKS
     assert all(line[2:11].strip() in ("ok", "note", "warning", "problem", "") for line in lines[1:-1] if line[0] == " ")
-    assert f"  ok       at schema {SCHEMA}, as this program" in lines
+    assert f"  ok       at schema {schema_of(made)}, as this program" in lines
     assert "  ok       no job is stuck" in lines
     assert lines[-1].endswith(" ok")
     assert f"database: {made.split('://')[0]}" in ran.err
@@ -157,7 +155,7 @@ def test_the_password_is_in_no_advice(hipq: HipqCommand, postgres: str) -> None:
         ((), "say which application"),
         (("--db", "mongodb://x:s3cret@y"), "hipq keeps no jobs in mongodb databases"),
         (("--db", "sqlite://"), "a database in memory is its program's own"),
-        (("--db", "mariadb://ann@h/d"), "hipq doctor does not know MariaDB yet"),
+        (("--db", "mariadb://ann@h"), "a MariaDB URL must name one database"),
         (("--db", "postgresql://["), "in a PostgreSQL URL must be a number"),
         (("--db", "sqlite:///a\x01b"), "must not contain control characters"),
         (("shop:app", "--patience", "long"), "patience must be a number of seconds"),

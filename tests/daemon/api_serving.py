@@ -23,8 +23,8 @@ from hipq.daemon.tenancy.tenants import Quotas, Tenants
 from hipq.daemon.tenancy.tokens import ALL_TENANTS
 from hipq.stores.open import open_store
 from tests import processes
+from tests.databases import fresh
 from tests.ending import at_the_end
-from tests.servers import fresh_database
 
 _names = count(1)
 
@@ -212,8 +212,7 @@ def _site(store: str) -> Site:
     folder = Path(tempfile.mkdtemp(prefix="hipq-serve-"))
     stack = ExitStack()
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    url = f"sqlite:///{folder}/daemon.db" if store == "sqlite" else stack.enter_context(fresh_database())
-    found = Site(url, folder)
+    found = Site(stack.enter_context(fresh(store, folder / "daemon.db")), folder)
     stack.callback(found.close)
     at_the_end(stack.close)
     found.daemon("--log-level", "debug")

@@ -9,14 +9,13 @@ import pytest
 
 from tests.daemon.api_serving import Site, Tenant, eventually
 from tests.daemon.test_operators import session
-from tests.servers import fresh_database
+from tests.databases import STORES, fresh
 from tests.stores.dumped import dumped
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", STORES)
 def test_no_token_is_found_anywhere(store: str, tmp_path: Path) -> None:
-    with fresh_database() as database:
-        url = f"sqlite:///{tmp_path}/daemon.db" if store == "sqlite" else database
+    with fresh(store, tmp_path / "daemon.db") as url:
         here = Site(url, tmp_path)
         daemon = here.daemon("--log-level", "debug", "--job-log", str(tmp_path / "jobs.jsonl"))
         secrets = _used(here)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.api_serving import Daemon, Site, Tenant, eventually, site
+from tests.databases import STORES
 
 
 class Reader:
@@ -70,7 +71,7 @@ def following(tenant: Tenant, last: str = "") -> Iterator[Reader]:
         yield reader
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", STORES)
 def test_what_happens_to_a_job_is_told_in_order(store: str) -> None:
     acme, bob = site(store).tenant(), site(store).tenant()
     acme.handler("mail", "return payload")

@@ -9,12 +9,13 @@ import time
 import pytest
 
 from tests.daemon.api_serving import eventually, site
+from tests.databases import STORES
 
 NAPS = 12
 """More than one tenant has slots at one daemon."""
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", STORES)
 def test_queues_count_jobs_of_every_kind(store: str) -> None:
     tenant = site(store).tenant()
     tenant.handler("waits", "return 202, ''", waits=True)

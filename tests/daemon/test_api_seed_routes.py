@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.daemon.api_serving import Tenant, site
+from tests.databases import STORES
 
 
-@pytest.fixture(params=["sqlite", "postgres"], scope="module")
+@pytest.fixture(params=STORES, scope="module")
 def acme(request: pytest.FixtureRequest) -> Tenant:
     return site(request.param).tenant()
 

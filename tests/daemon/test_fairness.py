@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hipq.engine.lanes import LANES as LOOKED_AT
 from hipq.job.model import Change, Row
 from hipq.job.transitions import succeeded
 from hipq.stores.protocols import Store
-from tests.servers import fresh_database
+from tests.databases import STORES, fresh
 
 LANES = 300
 """More than one look shows;"""
@@ -24,21 +25,12 @@ MANY = 5_000
 """and more than are remembered."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hipq]:
-    if request.param == "sqlite":
-        found = Hipq("daemon", f"sqlite:///{tmp_path}/daemon.db")
-        yield from _opened(found)
-    else:
-        with fresh_database() as url:
-            yield from _opened(Hipq("daemon", url))
-
-
-def _opened(app: Hipq) -> Iterator[Hipq]:
-    app.queue("jobs")
-    app.migrate()
-    yield app
-    app.close()
+    with fresh(request.param, tmp_path / "daemon.db") as url, closing(Hipq("daemon", url)) as app:
+        app.queue("jobs")
+        app.migrate()
+        yield app
 
 
 class Engine:

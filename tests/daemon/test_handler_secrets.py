@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import sqlite3
@@ -31,6 +30,7 @@ from hipq.sandbox.secrets import Secrets
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from tests.daemon.api_serving import Daemon, Site, Tenant, eventually
+from tests.databases import STORES, fresh
 from tests.engine.conftest import url
 
 __all__ = ["url"]
@@ -59,12 +59,10 @@ return { it, all: process.env };
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    from tests.servers import fresh_database
-
-    with fresh_database() if request.param == "postgres" else closing(open(os.devnull)) as found:
-        site = Site(found if isinstance(found, str) else f"sqlite:///{tmp_path}/daemon.db", tmp_path)
+    with fresh(request.param, tmp_path / "daemon.db") as url:
+        site = Site(url, tmp_path)
         keys = tmp_path / "keys"
         keys.write_text(f"# of this test\n{new_key()}\n")
         keys.chmod(0o600)

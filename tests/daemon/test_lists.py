@@ -17,7 +17,7 @@ from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.claims import Claim
 from tests.daemon.working import made as unstarted
-from tests.servers import fresh_database
+from tests.databases import STORES, fresh
 
 JOBS = 8
 MEGABYTES = 8
@@ -43,13 +43,10 @@ print(json.dumps([count, listed - before, peak() - before]))
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/daemon.db"
-    else:
-        with fresh_database() as found:
-            yield found
+    with fresh(request.param, tmp_path / "daemon.db") as found:
+        yield found
 
 
 def filled(url: str) -> Hipq:

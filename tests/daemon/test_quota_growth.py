@@ -7,11 +7,12 @@ import time
 import pytest
 
 from tests.daemon.api_serving import Got, Site, Tenant, eventually, site
+from tests.databases import STORES
 
 BIG = 100_000
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def here(request: pytest.FixtureRequest) -> Site:
     return site(request.param)
 

@@ -11,17 +11,14 @@ from hipq import Hipq
 from hipq.dashboard import site as site_module
 from hipq.dashboard.application import Dashboard, asgi
 from tests.dashboard.serving import Served, Watched
-from tests.servers import clean_database
+from tests.databases import STORES, clean
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def either_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database on either store."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/shop.db"
-    else:
-        with clean_database() as url:
-            yield url
+    with clean(request.param, tmp_path / "shop.db") as url:
+        yield url
 
 
 @pytest.fixture

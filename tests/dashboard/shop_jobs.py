@@ -10,7 +10,7 @@ from typing import Any
 from hipq import Failed, Hipq, Job, Queue, Wait, backoff
 from hipq.dashboard.site import Site
 from hipq.testing.clock import HandClock
-from tests.servers import fresh_database
+from tests.databases import fresh
 
 
 def _charge(job: Job[Any]) -> Any:
@@ -27,11 +27,8 @@ def _charge(job: Job[Any]) -> Any:
 
 @contextmanager
 def shop(store: str, path: Path) -> Iterator[Site]:
-    if store == "sqlite":
-        yield from _shop(f"sqlite:///{path}/shop.db")
-    else:
-        with fresh_database() as url:
-            yield from _shop(url)
+    with fresh(store, path / "shop.db") as url:
+        yield from _shop(url)
 
 
 def _shop(url: str) -> Iterator[Site]:

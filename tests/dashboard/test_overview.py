@@ -19,9 +19,10 @@ from hipq.job.when import SECOND
 from hipq.stores.claims import Claim
 from tests.cli.conftest import eventually
 from tests.dashboard.seen import Element, go, parsed, see
-from tests.doctor.conftest import folder, postgres, server, sql, sqlite, url
+from tests.databases import sql
+from tests.doctor.conftest import folder, maria_server, mariadb, postgres, server, sqlite, url
 
-__all__ = ["folder", "postgres", "server", "sqlite", "url"]
+__all__ = ["folder", "maria_server", "mariadb", "postgres", "server", "sqlite", "url"]
 
 LONG_AGO = 3600 * SECOND
 

@@ -44,6 +44,10 @@ def postgres(url: str, **more: Any) -> dict[str, Any]:
     return {**found, **more}
 
 
+def mysql(url: str, **more: Any) -> dict[str, Any]:
+    return {**postgres(url, **more), "ENGINE": "django.db.backends.mysql"}
+
+
 class Lab:
     def __init__(
         self,

@@ -12,7 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.django.lab import Lab, postgres, sqlite
+from tests.django.lab import Lab, mysql, postgres, sqlite
+from tests.mariadb_server import mariadb_url
 from tests.servers import clean_database, postgres_url
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 def database(kind: str, folder: Path) -> dict[str, object]:
     if kind == "postgresql":
         return postgres(postgres_url(), TEST={"NAME": f"hipq_test_{uuid4().hex}"})
+    if kind == "mariadb":
+        return mysql(mariadb_url(), TEST={"NAME": f"hipq_test_{uuid4().hex}"})
     return sqlite(folder / "lab.db", TEST={"NAME": ":memory:" if kind == "memory" else str(folder / "test.db")})
 
 
@@ -36,7 +39,7 @@ def behaves(kind: str, folder: Path, python: str = sys.executable) -> str:
     return said
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql", "mariadb"])
 def test_what_django_documents_for_backends(kind: str, tmp_path: Path) -> None:
     behaves(kind, tmp_path)
 
@@ -101,7 +104,7 @@ def test_jobs_in_the_admin_of_django_6(tmp_path: Path, monkeypatch: pytest.Monke
     manages_jobs("sqlite", tmp_path, django_6())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
 def test_the_dashboard_in_a_project(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_URL", f"sqlite:///{tmp_path}/apart.db")
     manages_jobs(kind, tmp_path, tests="dashboard_pages.py", count=7)

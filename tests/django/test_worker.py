@@ -15,17 +15,17 @@ import psycopg
 import pytest
 
 from hipq.cli.worker import worker as hipq_worker
-from tests.django.lab import PATIENCE, PRELUDE, Lab, postgres, sqlite
+from tests.databases import STORES, clean
+from tests.django.lab import PATIENCE, PRELUDE, Lab, mysql, postgres, sqlite
 from tests.servers import clean_database, free_port
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=STORES)
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    if request.param == "sqlite":
-        yield Lab(tmp_path, sqlite(tmp_path / "lab.db"))
-    else:
-        with clean_database() as url:
-            yield Lab(tmp_path, postgres(url), url)
+    with clean(request.param, tmp_path / "lab.db") as url:
+        servers = {"postgres": postgres, "mariadb": mysql}
+        found = servers[request.param](url) if request.param in servers else sqlite(tmp_path / "lab.db")
+        yield Lab(tmp_path, found, url)
 
 
 def began(lab: Lab) -> list[Path]:

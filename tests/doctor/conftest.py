@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,11 @@ import psycopg
 import pytest
 
 from hipq.doctor.finding import OK, PROBLEM, WARNING
+from hipq.stores.mariadb.address import options_of
 from tests.cli.conftest import HipqCommand, Worker, eventually, folder, hipq, program, worker
+from tests.databases import STORES, sql
+from tests.mariadb_server import OwnMariaDB, admin, drop
+from tests.mariadb_server import program as maria_program
 from tests.servers import OwnPostgres
 
 __all__ = ["folder", "hipq", "program", "worker"]
@@ -51,6 +55,23 @@ def postgres(server: OwnPostgres, folder: Path, monkeypatch: pytest.MonkeyPatch)
     return server.url
 
 
+@pytest.fixture(scope="session")
+def maria_server() -> Iterator[OwnMariaDB]:
+    with OwnMariaDB(max_connections="40") as own:
+        yield own
+
+
+@pytest.fixture
+def mariadb(maria_server: OwnMariaDB, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: ARG001
+    """An empty database, and nobody is connected to it."""
+    with admin(maria_server.url) as conn:
+        drop(conn, "shop")
+        conn.cursor().execute("CREATE DATABASE shop")
+    url = maria_server.url.replace("/mysql", "/shop")
+    monkeypatch.setenv("HIPQ_DATABASE_URL", url)
+    return url
+
+
 @pytest.fixture
 def sqlite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     url = f"sqlite:///{folder}/shop.db"
@@ -58,25 +79,27 @@ def sqlite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest) -> str:
     """The database of shop:app. It has no tables yet."""
     return str(request.getfixturevalue(request.param))
 
 
-def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
-    """Run each by itself; the rows of the last."""
-    found: list[tuple[Any, ...]] = []
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=10, isolation_level=None)) as conn:
-            for statement in statements:
-                found = conn.execute(statement).fetchall()
-    else:
-        with psycopg.connect(url, autocommit=True) as other:
-            for statement in statements:
-                cursor = other.execute(statement.encode())
-                found = cursor.fetchall() if cursor.description else []
-    return found
+@contextmanager
+def mariadb_copied(url: str, name: str) -> Iterator[str]:
+    """A database beside this one that was dumped from it."""
+    given = options_of(url)
+    where = ["--host=127.0.0.1", f"--port={given['port']}", "--user=root"]
+    dump = [maria_program("mariadb-dump", "mysqldump"), "--no-defaults", *where, given["database"]]
+    text = subprocess.run(dump, check=True, capture_output=True).stdout
+    with admin(url) as conn:
+        conn.cursor().execute(f"CREATE DATABASE {name}")
+        try:
+            restore = [maria_program("mariadb", "mysql"), "--no-defaults", *where, name]
+            subprocess.run(restore, check=True, input=text)
+            yield url.replace(f"/{given['database']}", f"/{name}")
+        finally:
+            drop(conn, name)
 
 
 def alone(url: str) -> None:

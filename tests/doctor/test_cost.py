@@ -1,5 +1,5 @@
 """What a look costs does not grow with the database. Work is counted, not timed: steps of SQLite's machine, entries of
-indexes that PostgreSQL reads."""
+indexes that PostgreSQL reads, rows that MariaDB does."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 
 from hipq import Hipq
 from hipq.stores.health.facts import COUNTED, Health
+from hipq.stores.mariadb import health as mariadb_health
 from hipq.stores.postgres import health as postgres_health
 from hipq.stores.sqlite import health as sqlite_health
 from tests.contract.jobs import new
-from tests.doctor.conftest import alone, sql
+from tests.databases import sql
+from tests.doctor.conftest import alone
 
 SMALL: Final = 2 * COUNTED
 LARGE: Final = 6 * SMALL
@@ -44,7 +46,7 @@ class Growing:
         for lane, what in PLACES.items():
             sql(self.url, f"UPDATE shop_orders SET {what} WHERE lane = '{lane}' AND phase = 'ready'")
         self.size = size
-        sql(self.url, "ANALYZE")
+        sql(self.url, "ANALYZE TABLE shop_orders" if self.url.startswith("mariadb") else "ANALYZE")
 
 
 def whole(health: Health) -> None:
@@ -98,6 +100,24 @@ def test_postgres_reads_no_more_of_its_indexes_and_no_table(postgres: str) -> No
         found.append(after[0] - before[0])
     assert found[0] >= 6 * COUNTED
     assert found[1] < found[0] * 1.1
+
+
+def test_mariadb_reads_no_more_rows(mariadb: str) -> None:
+    growing = Growing(mariadb)
+    found = []
+    for size in (SMALL, LARGE):
+        growing.to(size)
+        before = _rows(mariadb)
+        whole(mariadb_health.health(mariadb))
+        found.append(_rows(mariadb) - before)
+    growing.app.close()
+    assert found[0] >= 6 * COUNTED
+    assert found[1] < found[0] * 1.1
+
+
+def _rows(url: str) -> int:
+    """Rows and entries of indexes that were read in all."""
+    return sum(int(count) for _, count in sql(url, "SHOW GLOBAL STATUS LIKE 'Handler_read_%'"))
 
 
 def _read(url: str) -> tuple[int, int]:

@@ -10,7 +10,8 @@ import pytest
 
 from hipq import Hipq
 from tests.cli.conftest import HipqCommand, eventually
-from tests.doctor.conftest import Doctor, alone, sql
+from tests.databases import sql
+from tests.doctor.conftest import Doctor, alone
 from tests.servers import OwnPostgres
 
 
@@ -229,7 +230,7 @@ def test_a_server_that_may_forget_is_a_warning(doctor: Doctor, server: OwnPostgr
     with setting(server, "synchronous_commit", "off"):
         found = doctor.only()
     assert (found["check"], found["level"]) == ("database", "warning")
-    assert found["sentence"] == "synchronous_commit off: a crash of the server can lose what was acknowledged"
+    assert found["sentence"] == "synchronous_commit is off: a crash of the server can lose what was acknowledged"
     assert doctor.news() == []
 
 

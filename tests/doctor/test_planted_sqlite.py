@@ -20,7 +20,8 @@ from hipq.cli.main import run
 from hipq.stores.sqlite import health, health_file, place
 from tests import processes
 from tests.cli.conftest import HipqCommand
-from tests.doctor.conftest import Doctor, sql
+from tests.databases import sql
+from tests.doctor.conftest import Doctor
 
 
 @pytest.fixture(autouse=True)

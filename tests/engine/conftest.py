@@ -9,17 +9,13 @@ import pytest
 
 from hipq import Hipq, Queue
 from hipq.testing.clock import HandClock
-from tests.mariadb_server import clean_maria
-from tests.servers import clean_database
+from tests.databases import STORES, clean
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/engine.db"
-    else:
-        with clean_database() if request.param == "postgres" else clean_maria() as found:
-            yield found
+    with clean(request.param, tmp_path / "engine.db") as found:
+        yield found
 
 
 @pytest.fixture

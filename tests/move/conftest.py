@@ -1,4 +1,4 @@
-"""A SQLite file with jobs wherever jobs can be, and an empty PostgreSQL database."""
+"""A SQLite file with jobs wherever jobs can be, and an empty database of each server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hipq.stores.protocols import Store
 from hipq.stores.values import QueueTables
 from tests import processes
 from tests.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
-from tests.servers import clean_database
+from tests.databases import STORES, clean
 
 
 class Contents(NamedTuple):
@@ -49,9 +49,9 @@ def contents(store: Store) -> Contents:
     )
 
 
-@pytest.fixture
-def target() -> Iterator[str]:
-    with clean_database() as url:
+@pytest.fixture(params=STORES[1:])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with clean(request.param, tmp_path) as url:
         yield url
 
 

@@ -13,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from hipq import Hipq, HipqError, Invalid, Job
@@ -22,6 +21,8 @@ from hipq.job.model import queue_of
 from hipq.job.progress import Report, Reported
 from hipq.move.copy import Rows, TableCopy
 from hipq.move.moving import STEPS, MoveProgress, move
+from hipq.move.target import Target
+from hipq.move.to_mariadb import MariaTarget
 from hipq.move.to_postgres import PostgresTarget
 from hipq.stores.audit import entry
 from hipq.stores.open import open_store
@@ -30,6 +31,7 @@ from hipq.stores.sqlite.connection import SAFE_VERSION
 from hipq.stores.sqlite.moving import only_mover
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import NOW, add_one, answer, new
+from tests.databases import sql
 from tests.engine.working import until, working
 from tests.move.conftest import contents, killed
 from tests.move.mover import POINTS
@@ -147,7 +149,7 @@ def test_killed_again_and_again(source: str, target: str, before: Any) -> None:
 def test_once_moved_it_is_moved(source: str, target: str, before: Any) -> None:
     move(source, target)
     assert move(source, target).tables == []
-    with pytest.raises(Conflict, match=r"has moved to postgresql://.* already"):
+    with pytest.raises(Conflict, match=r"has moved to \w+://.* already"):
         move(source, target.replace("127.0.0.1", "localhost"))
     with opened(target) as store:
         assert contents(store) == before
@@ -179,12 +181,12 @@ def test_a_program_that_was_there_before_goes_on_over_there(
         assert app.job(first).code == "ok"
         until(lambda: app.job(second).state == "final")
     assert ran == [1, 2]
-    assert "have moved to postgresql://" in caplog.text
+    assert f"have moved to {target.partition('@')[0]}" in caplog.text
     with opened(target) as store:
         assert store.get(second) is not None
     with (
         closing(sqlite3.connect(path)) as conn,
-        pytest.raises(Invalid, match="conn is open on SQLite, and this app is on PostgreSQL"),
+        pytest.raises(Invalid, match=r"(?i)conn is open on .*sqlite.*, and this app is on (PostgreSQL|MariaDB)"),
     ):
         queue.enqueue("note", 3, conn=conn)
 
@@ -408,8 +410,7 @@ def test_a_target_to_which_another_files_jobs_are_on_their_way(
 
 def test_a_target_that_lost_what_had_arrived(source: str, target: str) -> None:
     move(source, target)
-    with psycopg.connect(target) as conn:
-        conn.execute("UPDATE hipq_meta SET identity = 'a backup of the day before'")
+    sql(target, "UPDATE hipq_meta SET identity = 'a backup of the day before'")
     with pytest.raises(StoreUnavailable, match="restored from an older backup, perhaps"):
         open_store(source)
     with pytest.raises(StoreUnavailable, match="restored from an older backup, perhaps"):
@@ -446,24 +447,30 @@ def test_a_target_that_will_not_do_is_refused_before_anybody_waits(source: str, 
 
 
 def test_tables_of_somebody_else_in_the_way(source: str, target: str, before: Any) -> None:
-    with psycopg.connect(target) as conn:
-        conn.execute("CREATE TABLE shop_orders (theirs int)")
-    with pytest.raises(HipqError, match="shop_orders"):
-        move(source, target)
+    sql(target, "CREATE TABLE shop_orders (theirs int)", "INSERT INTO shop_orders VALUES (17)")
+    for _ in range(2):
+        with pytest.raises(HipqError, match="shop_orders"):
+            move(source, target)
     with opened(source) as store:
         assert contents(store) == before
+    assert sql(target, "SELECT theirs FROM shop_orders") == [(17,)]
+    sql(target, "DROP TABLE shop_orders")
+    with opened(target) as store:  # it is as it was: for anybody to use
+        store.migrate()
+        assert store.queues() == []
 
 
 def test_what_did_not_arrive_as_it_was_sent_is_not_moved(
     source: str, target: str, before: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = PostgresTarget.rows
+    kind: Any = PostgresTarget if target.startswith("postgres") else MariaTarget
+    whole = kind.rows
 
-    def damaged(self: PostgresTarget, table: TableCopy) -> Iterator[Rows]:
+    def damaged(self: Target, table: TableCopy) -> Iterator[Rows]:
         for page in whole(self, table):
             yield [page[0][:-1] + (f"{page[0][-1]} ",), *page[1:]] if table.table == "shop_mails" else page
 
-    monkeypatch.setattr(PostgresTarget, "rows", damaged)
+    monkeypatch.setattr(kind, "rows", damaged)
     with pytest.raises(HipqError, match=r"shop_mails has arrived with 2512 rows .* were sent: nothing was moved"):
         move(source, target)
     with opened(source) as store:
@@ -486,8 +493,9 @@ def test_two_at_once(source: str, target: str, path: Path) -> None:
         ("postgresql://x/y", "postgresql://x/y", "from a SQLite file"),
         ("sqlite://", "postgresql://x/y", "from a SQLite file"),
         ("sqlite:///nowhere.db", "postgresql://x/y", "there is no database file"),
-        ("sqlite:///{path}", "sqlite:///other.db", "jobs move to PostgreSQL"),
+        ("sqlite:///{path}", "sqlite:///other.db", "jobs move to a server"),
         ("sqlite:///{path}", "postgresql://%%%", "not a PostgreSQL URL"),
+        ("sqlite:///{path}", "mariadb://%%%", "a MariaDB URL must name one database"),
     ],
 )
 def test_addresses_that_are_none(path: Path, source: str, target: str, words: str) -> None:
@@ -509,8 +517,9 @@ def test_a_file_of_somebody_else_is_left_as_it_is(path: Path, target: str) -> No
         move(f"sqlite:///{path}", target)
 
 
-def test_a_target_that_is_away(source: str, before: Any) -> None:
-    with pytest.raises(StoreUnavailable, match="PostgreSQL"):
-        move(source, "postgresql://postgres@127.0.0.1:1/nothing")
+@pytest.mark.parametrize("kind", ["PostgreSQL", "MariaDB"])
+def test_a_target_that_is_away(source: str, before: Any, kind: str) -> None:
+    with pytest.raises(StoreUnavailable, match=kind):
+        move(source, f"{kind.lower()}://postgres@127.0.0.1:1/nothing")
     with opened(source) as store:
         assert contents(store) == before

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hipq.errors import Invalid
-from hipq.stores.open import MARIADB, url_of
+from hipq.stores.open import url_of
 
 _PREFIX: Final = "hipq-bench-"
 _FILE: Final = "bench.db"
@@ -51,8 +51,6 @@ def chosen_database(db: str | None) -> Iterator[BenchmarkDatabase]:
 def _file_of(url: str) -> Path | None:
     if url == "sqlite://":
         raise Invalid("a database in memory cannot be measured: no other process can work on it; leave out --db")
-    if url.startswith(MARIADB):
-        raise Invalid("hipq bench does not know MariaDB yet: give it a SQLite file or a PostgreSQL URL")
     if not url.startswith("sqlite:///"):
         return None
     file = Path(url.removeprefix("sqlite:///"))

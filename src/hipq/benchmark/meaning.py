@@ -54,6 +54,12 @@ def _warnings(around: dict[str, Any]) -> Iterator[str]:
             f"A sync in {milliseconds(around['sync_ms'])} is faster than most disks: see that this directory is not in "
             "memory, nor behind a cache that forgets when the power fails."
         )
+    if around.get("innodb_flush_log_at_trx_commit", 1) in (0, 2) or around.get("sync_binlog") == 0:
+        flush, binlog = around["innodb_flush_log_at_trx_commit"], around["sync_binlog"]
+        yield (
+            f"This server has innodb_flush_log_at_trx_commit {flush} and sync_binlog {binlog}: commits do not wait for "
+            "the disk, and jobs that were acknowledged may be lost when the machine fails."
+        )
     if around.get("fsync", "on") == "off" or around.get("synchronous_commit", "on") == "off":
         yield (
             f"This server has fsync {around['fsync']} and synchronous_commit {around['synchronous_commit']}: commits "

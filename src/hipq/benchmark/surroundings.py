@@ -15,6 +15,7 @@ from typing import Any, Final
 from hipq import __version__
 from hipq.benchmark.database import BenchmarkDatabase
 from hipq.benchmark.workbench import Workbench
+from hipq.stores.open import MARIADB
 
 SHARE: Final = 0.05
 _LEAST, _MOST = 10, 1_000
@@ -32,7 +33,8 @@ def surroundings(bench: Workbench, database: BenchmarkDatabase, seconds: float) 
         found |= {"database": "SQLite", "version": sqlite3.sqlite_version, "network": False, "connection": "a file"}
         found["sync_ms"] = _sync(database.file.parent, seconds / 2)
     else:
-        found |= _postgres(bench.app.url, seconds / 2)
+        read = _mariadb if bench.app.url.startswith(MARIADB) else _postgres
+        found |= read(bench.app.url, seconds / 2)
     return found | {"commit_ms": _median(bench.renew, seconds / 2)}
 
 
@@ -81,6 +83,24 @@ def _postgres(url: str, seconds: float) -> dict[str, Any]:
             }
     except psycopg.Error as error:
         raise translated(error) from None
+
+
+def _mariadb(url: str, seconds: float) -> dict[str, Any]:
+    from hipq.stores.mariadb.connection import Connections
+    from hipq.stores.mariadb.flavour import number_of
+
+    with Connections(url, on_fork=lambda: None).using() as conn:
+        query = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
+        ((flush, log, sync),) = conn.run(query).fetchall()
+        return {
+            "database": conn.flavour.name,
+            "version": ".".join(map(str, number_of(conn.get_server_info()))),
+            "network": not (conn.unix_socket or _is_here(conn.host)),
+            "connection": "a socket file" if conn.unix_socket else f"TCP to {conn.host}",
+            "innodb_flush_log_at_trx_commit": flush,
+            "sync_binlog": sync if log else "no log",
+            "round_trip_ms": _median(lambda: conn.run("SELECT 1").fetchall(), seconds),
+        }
 
 
 def _is_here(address: str) -> bool:

@@ -161,7 +161,8 @@ def _print_surroundings(report: dict[str, Any]) -> None:
     if "sync_ms" in around:
         click.echo(f"append and sync in its directory {around['sync_ms']:.3f} ms, commit {around['commit_ms']:.3f} ms")
     else:
-        settings = f"fsync {around['fsync']}, synchronous_commit {around['synchronous_commit']}"
+        names = ("fsync", "synchronous_commit", "innodb_flush_log_at_trx_commit", "sync_binlog")
+        settings = ", ".join(f"{name} {around[name]}" for name in names if name in around)
         click.echo(f"SELECT 1 {around['round_trip_ms']:.3f} ms, commit {around['commit_ms']:.3f} ms; {settings}")
 
 

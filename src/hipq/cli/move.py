@@ -1,4 +1,4 @@
-"""`hipq move`: the jobs of a SQLite file go to PostgreSQL while programs use them."""
+"""`hipq move`: the jobs of a SQLite file go to PostgreSQL or MariaDB while programs use them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Telling(MoveProgress):
 @command(
     "move",
     "hipq move sqlite:///shop.db postgresql://user@host/database",
-    "hipq move sqlite:///shop.db postgresql://user@host/database --wait 10m --json",
+    "hipq move sqlite:///shop.db mariadb://user@host/database --wait 10m --json",
 )
 @click.argument("source")
 @click.argument("target")
@@ -57,7 +57,7 @@ class _Telling(MoveProgress):
               help="How long running handlers have to end; then nothing is moved.")  # fmt: skip
 @quiet_option
 def move_jobs(source: str, target: str, wait: float) -> None:
-    """Move all jobs of SOURCE, a SQLite file, to TARGET, a PostgreSQL database that hipq does not use yet.
+    """Move all jobs of SOURCE, a SQLite file, to TARGET, a PostgreSQL or MariaDB database that hipq does not use.
 
     Programs that use them go on meanwhile: engines start no more jobs until it is done, what is added waits while the
     file is locked, and then all of them go on with TARGET by themselves. Every table is read back and compared before

@@ -37,7 +37,8 @@ def database(backend: TaskBackend, location: Location) -> Iterator[checks.CheckM
     elif location.kind not in KINDS:
         yield checks.Error(
             f"{backend.named()}: hipq has no tables in {location.kind} databases, and {location.alias!r} is one.",
-            hint="Give OPTIONS a 'database' that is SQLite or PostgreSQL, or a 'url' of one that hipq has for itself.",
+            hint="Give OPTIONS a 'database' that is SQLite, PostgreSQL or MariaDB, or a 'url' of one that hipq has for "
+            "itself.",
             id="hipq.E002",
         )
     elif location.kind == "postgresql" and not _has_psycopg():

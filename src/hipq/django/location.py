@@ -9,7 +9,8 @@ from django.db import connections
 from hipq.errors import Invalid
 from hipq.stores.open import url_of
 
-KINDS: Final = ("sqlite", "postgresql")
+KINDS: Final = ("sqlite", "postgresql", "mysql")
+_OF_MYSQL: Final = ("host", "port", "user", "password", "database", "unix_socket", "connect_timeout")
 _NOT_FOR_URLS: Final = frozenset({"client_encoding", "context", "cursor_factory", "prepare_threshold"})
 """Django's arguments to psycopg that libpq does not know."""
 
@@ -57,6 +58,8 @@ class Location:
         params = connections[self.alias].get_connection_params()
         if self.kind == "sqlite":
             return f"sqlite:///{params['database']}"
+        if self.kind == "mysql":  # also MariaDB's name there
+            return url_of({"driver": "mariadb", **{name: params[name] for name in _OF_MYSQL if name in params}})
         role = connections[self.alias].settings_dict["OPTIONS"].get("assume_role")
         return _postgres_url(params, role)
 

@@ -16,7 +16,7 @@ class NoRows(models.Manager):
 
 
 class Job(models.Model):
-    id = models.CharField(primary_key=True, max_length=300)
+    id = models.CharField(primary_key=True, max_length=255)
     """The backend's alias, a colon, the job's id."""
 
     objects = NoRows()

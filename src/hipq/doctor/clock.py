@@ -7,7 +7,7 @@ from typing import Final
 
 from hipq.doctor.finding import Finding, View, at, lasting, note, ok, problem, warning
 from hipq.job.when import SECOND
-from hipq.stores.health.facts import POSTGRESQL, Health, QueueHealth
+from hipq.stores.health.facts import SQLITE, Health, QueueHealth
 
 APART: Final = 5.0
 """Seconds by which two clocks may differ."""
@@ -21,7 +21,7 @@ def clock(health: Health, view: View) -> Iterator[Finding]:
     for queue in health.queues:
         yield from _future(queue, health.now, view)
     agreed = f"this machine and the database are less than {APART:g} s apart, and "
-    yield ok(f"{agreed if health.kind == POSTGRESQL else ''}no row is from the future")
+    yield ok(f"{agreed if health.kind != SQLITE else ''}no row is from the future")
 
 
 def _apart(health: Health) -> Iterator[Finding]:

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from hipq.doctor.finding import Finding, View, note, ok, problem, warning
-from hipq.stores.health.facts import SQLITE, Health, ServerHealth
+from hipq.doctor.server import server
+from hipq.stores.health.facts import MARIADB, MYSQL, SQLITE, Health
 from hipq.stores.password import without_password
 from hipq.stores.sqlite.connection import OLDEST_VERSION, SAFE_VERSION
 
-OLDEST: Final = {"SQLite": OLDEST_VERSION[:2], "PostgreSQL": (13,)}
-NEARLY_FULL: Final = 0.80
-FULL: Final = 0.95
-"""The part of the connections that may be open."""
-_SAFE: Final = {"fsync": "on", "full_page_writes": "on"}
+OLDEST: Final = {"SQLite": OLDEST_VERSION[:2], "PostgreSQL": (13,), MARIADB: (10, 6), MYSQL: (8, 0)}
 
 
 def database(health: Health, view: View) -> Iterator[Finding]:
@@ -41,7 +38,7 @@ def database(health: Health, view: View) -> Iterator[Finding]:
             "with a later SQLite",
         )
     if health.server:
-        yield from _server(health.server)
+        yield from server(health, health.server)
 
 
 def _unreachable(health: Health, view: View) -> Finding:
@@ -83,31 +80,6 @@ def _copied(health: Health, view: View) -> Iterator[Finding]:
         f"if {complete}, run {view.command('restored', '--margin', '0')}",
         facts={"changed": sorted(changed)},
     )
-
-
-def _server(server: ServerHealth) -> Iterator[Finding]:
-    yield _connections(server)
-    if server.standby:
-        advice = "connect to the primary server; or promote this one, if that is what should have happened"
-        yield problem("this is a standby server: nothing can be written here", advice)
-    unsafe = [name for name, safe in _SAFE.items() if server.settings.get(name) != safe]
-    unsafe += ["synchronous_commit"] if server.settings.get("synchronous_commit") == "off" else []
-    if unsafe:
-        sentence = f"{' and '.join(unsafe)} off: a crash of the server can lose what was acknowledged"
-        yield warning(sentence, "turn that on in the server's settings", facts=server.settings)
-    if not server.sees_all:
-        sentence = "this user is not shown what others do in the database: long transactions may go unnoticed"
-        yield note(sentence, "`GRANT pg_read_all_stats TO` this user, to have them checked")
-
-
-def _connections(server: ServerHealth) -> Finding:
-    part = server.connections / max(server.max_connections, 1)
-    facts = {"connections": server.connections, "max_connections": server.max_connections}
-    sentence = f"{server.connections} of {server.max_connections} connections are open"
-    if part < NEARLY_FULL:
-        return ok(sentence, facts=facts)
-    advice = "end what is idle, or raise max_connections; each hipq process opens up to ten, and one to listen"
-    return (problem if part >= FULL else warning)(f"{sentence}: soon nobody can connect", advice, facts=facts)
 
 
 # -- schema ----------------------------------------------------------------------------------------------------------

@@ -50,9 +50,11 @@ def look(url: str, deep: bool) -> Health:
         from hipq.stores.sqlite.health import health as of_sqlite
 
         return of_sqlite(url.removeprefix("sqlite:///"), deep)
+    open_store(url).close()  # raises if its driver is missing; it does not connect
     if url.startswith(MARIADB):
-        raise Invalid("hipq doctor does not know MariaDB yet: `hipq queue list`, `hipq top` and the dashboard do")
-    open_store(url).close()  # raises if psycopg is missing; it does not connect
+        from hipq.stores.mariadb.health import health as of_mariadb
+
+        return of_mariadb(url)
     from hipq.stores.postgres.health import health as of_postgres
 
     return of_postgres(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hipq.doctor.finding import Finding, View, ok, problem, queue_of, warning
-from hipq.stores.health.facts import POSTGRESQL, SQLITE, Health, Part
+from hipq.stores.health.facts import MARIADB, MYSQL, POSTGRESQL, SQLITE, Health, Part
 
 
 def indexes(health: Health, _view: View) -> Iterator[Finding]:
@@ -45,7 +45,8 @@ def _compared_index(health: Health, wanted: Part, there: Part | None) -> Iterato
     create = wanted.sql.rstrip(";")
     if health.kind == POSTGRESQL:
         create = create.replace("INDEX", "INDEX CONCURRENTLY", 1)
-    sql, of = [f"DROP INDEX {wanted.name}", create], f"index {wanted.name} of table {wanted.table}"
+    drop = f"DROP INDEX {wanted.name}" + (f" ON {wanted.table}" if health.kind in (MARIADB, MYSQL) else "")
+    sql, of = [drop, create], f"index {wanted.name} of table {wanted.table}"
     if there is None:
         sql, sentence = [create], f"{of} is missing"
     elif there.table != wanted.table:

@@ -1,5 +1,5 @@
 """Disk space, free pages, dead rows, and what keeps the database from removing them: of a SQLite file, and of a
-PostgreSQL server."""
+PostgreSQL or MariaDB server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from hipq.doctor.finding import Finding, View, lasting, note, ok, problem, queue_of, size, warning
-from hipq.stores.health.facts import FileHealth, Health, Holdback, PagesHealth, TableHealth
+from hipq.doctor.finding import Finding, View, lasting, note, ok, problem, queue_of, several, size, warning
+from hipq.stores.health.facts import POSTGRESQL, FileHealth, Health, Holdback, PagesHealth, TableHealth
 
 # -- a SQLite file ---------------------------------------------------------------------------------------------------
 NETWORK: Final = frozenset({
@@ -98,7 +98,7 @@ def _pages(pages: PagesHealth, one: FileHealth) -> Iterator[Finding]:
         yield note(sentence, advice, facts=pages._asdict() | {"sql": ["VACUUM"]})
 
 
-# -- a PostgreSQL server ---------------------------------------------------------------------------------------------
+# -- a server --------------------------------------------------------------------------------------------------------
 MANY_DEAD: Final = 10_000
 """Dead rows of a table that are worth a note, if they are more than DEAD_PART of the living ones."""
 DEAD_PART: Final = 0.2
@@ -107,6 +107,8 @@ VACUUMED: Final = 600.0
 EMPTY_SIZE: Final = 64_000_000
 """Bytes of a table that are worth a note, if they are more than EMPTY_ROW for each row."""
 EMPTY_ROW: Final = 16_000
+LONG_HISTORY: Final = 1_000_000
+"""Changes that a MariaDB server keeps: a busy one has thousands."""
 SLOT_SIZE: Final = 1_000_000_000
 """Bytes of log that an idle replication slot may keep."""
 OPEN: Final = 10.0
@@ -120,16 +122,23 @@ def server_storage(health: Health, view: View) -> Iterator[Finding]:
     if off := [name for name in ("autovacuum", "track_counts") if settings.get(name) == "off"]:
         sentence = f"{' and '.join(off)} off: nobody removes dead rows, and queues make many"
         yield problem(sentence, "turn that on in the server's settings", facts=settings)
+    if (history := int(settings.get("history", 0))) > LONG_HISTORY:
+        sentence = f"{history:,} changes are kept for transactions that may still look at them: every look gets slower"
+        advice = "end what this check names as open for long; if nothing is, let the server catch up"
+        yield warning(sentence, advice, facts={"history": history})
+    whole = "VACUUM FULL" if health.kind == POSTGRESQL else "OPTIMIZE TABLE"
     for table in health.tables:
-        yield from _table(table, queue_of(health, table.table))
+        yield from _table(table, queue_of(health, table.table), whole)
     for holdback in health.holdbacks:
         yield from _holdback(holdback, view)
     if health.tables:
         total = size(sum(table.size for table in health.tables))
-        yield ok(f"hipq's tables have {total}, few of their rows are dead, and nobody keeps those")
+        dead = "few of their rows are dead, and nobody keeps those"
+        rest = dead if health.kind == POSTGRESQL else "and no transaction is open for long"
+        yield ok(f"hipq's tables have {total}, {rest}")
 
 
-def _table(table: TableHealth, queue: str) -> Iterator[Finding]:
+def _table(table: TableHealth, queue: str, whole: str) -> Iterator[Finding]:
     facts, named = table._asdict(), f"table {table.table}"
     if not table.autovacuum:
         sql = f"ALTER TABLE {table.table} RESET (autovacuum_enabled)"
@@ -145,7 +154,7 @@ def _table(table: TableHealth, queue: str) -> Iterator[Finding]:
         advice = f"see what else this check says keeps them; then run this SQL: {sql}"
         yield warning(sentence, advice, queue, facts | {"sql": [sql]})
     elif not is_old and table.size > EMPTY_SIZE and table.size > EMPTY_ROW * max(table.live, 1):
-        sql = f"VACUUM FULL {table.table}"
+        sql = f"{whole} {table.table}"
         sentence = f"{named} has {size(table.size)} for {table.live:,} rows: most of that is empty"
         advice = f"nothing, if it fills again; else stop the workers and run this SQL: {sql}"
         yield note(sentence, advice, queue, facts | {"sql": [sql]})
@@ -161,13 +170,16 @@ def _holdback(one: Holdback, view: View) -> Iterator[Finding]:
         sentence = f"nobody reads from the replication slot {one.name} ({one.who}): it keeps {keeps}"
         sql = f"SELECT pg_drop_replication_slot({quoted})"
         advice = "start what reads from it; or, if that is gone for good,"
-    elif one.age is None or one.age < max(view.patience, OPEN):
+    elif one.age is None or one.age < (OPEN if one.blocks else max(view.patience, OPEN)):
         return
     else:
         keeps = "while it is open no dead row is removed that is younger, and queues get slower"
+        if one.blocks:
+            waits = "waits" if one.blocks == 1 else "wait"
+            keeps = f"{several(one.blocks, 'other')} {waits} for its locks; {keeps}"
         sentence = f"a transaction has been open for {lasting(one.age)} (pid {one.name}: {one.who}): {keeps}"
-        sql, advice = f"SELECT pg_terminate_backend({one.name})", "end that program's transaction; or"
+        sql, advice = one.end or f"SELECT pg_terminate_backend({one.name})", "end that program's transaction; or"
         if one.kind == "prepared":
             sentence = f"the prepared transaction {one.name} ({one.who}) has waited for {lasting(one.age)}: {keeps}"
-            sql, advice = f"ROLLBACK PREPARED {quoted}", "ask who prepared it; or"
+            sql, advice = one.end or f"ROLLBACK PREPARED {quoted}", "ask who prepared it; or"
     yield warning(sentence, f"{advice} run this SQL: {sql}", facts=one._asdict() | {"sql": [sql]})

@@ -1,1 +1,1 @@
-"""`hipq move`: the jobs of a SQLite file go to PostgreSQL while programs use them."""
+"""`hipq move`: the jobs of a SQLite file go to PostgreSQL or MariaDB while programs use them."""

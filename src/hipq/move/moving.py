@@ -1,16 +1,17 @@
-"""`hipq move`: the jobs of a SQLite file go to PostgreSQL while programs use them.
+"""`hipq move`: the jobs of a SQLite file go to PostgreSQL or MariaDB while programs use them.
 
     drain    engines claim nothing more; handlers that are running end
     lock     nobody writes to the file; all can read it
-    copy     everything, in one transaction of the other database
-    verify   rows and checksums of each table, read back from there in the same transaction
-    arrive   that transaction commits; nobody may use its tables yet
+    copy     everything, in one transaction of the other database; in MariaDB in many, and nobody may use its tables
+    verify   rows and checksums of each table, read back from there
+    arrive   on PostgreSQL that transaction commits; nobody may use its tables yet
     leave    the file gets its signpost, and the lock is gone: programs go on over there
     open     the tables over there may be used
 
-Killed before `arrive` is done, nothing has happened anywhere. Killed before `leave` is done, the copy is of no use, no
-program would take it for the jobs, and the next move throws it away. Killed after that, the first program that follows
-the signpost does the rest, and so does the next move. At no moment are the jobs in use in two places, or in none.
+Killed before `arrive` is done, nothing has happened, but for half a copy in MariaDB. Killed before `leave` is done, a
+copy is of no use, no program would take it for the jobs, and the next move throws it away. Killed after that, the first
+program that follows the signpost does the rest, and so does the next move. At no moment are the jobs in use in two
+places, or in none.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import AbstractContextManager, closing, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 from urllib.parse import quote
 
 from hipq.errors import Conflict, HipqError, Invalid, Moved
 from hipq.move.copy import MovedTable, Summing
-from hipq.stores.open import url_of, without_password
+from hipq.stores.open import MARIADB, open_store, url_of, without_password
 
 if TYPE_CHECKING:
     from hipq.move.from_sqlite import SqliteSource
-    from hipq.stores.postgres.store import PostgresStore
+    from hipq.move.target import Target
+    from hipq.stores.relocated import Destination
 
 WAIT: Final = 60.0
 """Seconds that running handlers have to end."""
@@ -63,14 +66,15 @@ class MoveProgress:
 
 
 def move(source: str, target: str, *, wait: float = WAIT, progress: MoveProgress | None = None) -> MoveReport:
-    """Move all jobs from a SQLite file to PostgreSQL; the module's docstring has the steps."""
+    """Move all jobs from a SQLite file to a server's database; the module's docstring has the steps."""
     path, target = _file(source), url_of(target)
-    if not target.startswith("postgres"):
-        raise Invalid("jobs move to PostgreSQL: the target must be like postgresql://user@host/database")
-    from hipq.stores.postgres.store import PostgresStore
+    if target.startswith("sqlite"):
+        raise Invalid(
+            "jobs move to a server: the target must be like postgresql://user@host/database, or mariadb://..."
+        )
     from hipq.stores.sqlite.moving import only_mover
 
-    moving = _Move(path, target, PostgresStore(target), wait, progress or MoveProgress())
+    moving = _Move(path, target, wait, progress or MoveProgress())
     try:
         with only_mover(path):
             tables, others = moving.run()
@@ -80,14 +84,26 @@ def move(source: str, target: str, *, wait: float = WAIT, progress: MoveProgress
     return MoveReport(f"sqlite:///{os.path.abspath(path)}", moving.shown, tables, moving.seconds, others)
 
 
+class _Side(Protocol):
+    """The module of a database that jobs move to."""
+
+    def check(self, store: Any, url: str, move: str) -> None: ...
+    def opened(self, store: Any, url: str, move: str) -> AbstractContextManager[Target]: ...
+
+
 class _Move:
     """One move, and the seconds of its steps."""
 
-    def __init__(self, path: str, target: str, there: PostgresStore, wait: float, progress: MoveProgress) -> None:
+    def __init__(self, path: str, target: str, wait: float, progress: MoveProgress) -> None:
         self._path, self._target, self._wait, self._progress = path, target, wait, progress
-        self.there, self.shown = there, without_password(target)
+        self.there, self.shown = cast("Destination", open_store(target)), without_password(target)
         self.seconds: dict[str, float] = {}
         self._began, self._step = time.monotonic(), ""
+
+    @property
+    def _side(self) -> _Side:
+        kind = "mariadb" if self._target.startswith(MARIADB) else "postgres"
+        return cast("_Side", import_module(f"hipq.move.to_{kind}"))
 
     def begin(self, step: str) -> None:
         self.end()
@@ -101,7 +117,6 @@ class _Move:
     def run(self) -> tuple[list[MovedTable], list[str]]:
         """The tables that were moved, and those of the file that are not hipq's."""
         from hipq.move.from_sqlite import SqliteSource
-        from hipq.move.to_postgres import check
         from hipq.stores.sqlite.store import SqliteStore
 
         try:
@@ -115,7 +130,7 @@ class _Move:
         origin = SqliteSource(here)
         try:
             name = origin.name()
-            check(self.there, self.shown, name)  # before anybody has to wait
+            self._side.check(self.there, self.shown, name)  # before anybody has to wait
             while True:
                 self._drain(origin)
                 self.begin("lock")
@@ -149,15 +164,13 @@ class _Move:
             time.sleep(_LOOK)
 
     def _copy(self, origin: SqliteSource, name: str) -> list[MovedTable]:
-        from hipq.move.to_postgres import open_target
-
         snapshot, advance = origin.snapshot(), self._progress.advance
         self.begin("copy")
         self._progress.total(2 * sum(origin.count(table) for table in snapshot.tables))
         sent: list[MovedTable] = []
-        with open_target(self.there) as destination:
-            destination.clear(self.shown, name)
-            destination.build(snapshot, name)
+        with self._side.opened(self.there, self.shown, name) as destination:
+            destination.clear()
+            destination.build(snapshot)
             for table in snapshot.tables:
                 summing = Summing(table)
                 destination.fill(table, summing.through(origin.rows(table)), advance)

@@ -1,80 +1,56 @@
-"""The PostgreSQL side of a move: everything is copied in one transaction. After its commit the tables may not be
-used until the old database has its signpost: otherwise the jobs would be in use in two places."""
+"""The PostgreSQL side of a move: everything is copied in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any
 
 from psycopg import Rollback, sql
 
-from hipq.errors import Conflict
-from hipq.move.copy import AT_ONCE, Rows, Snapshot, TableCopy
+from hipq.move.copy import AT_ONCE, Rows, TableCopy
+from hipq.move.target import Target
 from hipq.stores import migrations
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.session import MIGRATION_SECONDS
 from hipq.stores.postgres.store import PostgresStore
-
-_EMPTY: Final = (
-    "hipq_queues", "hipq_answers", "hipq_payloads", "hipq_progress", "hipq_activity", "hipq_crons", "hipq_notes",
-    "hipq_audit",
-)  # fmt: skip
+from hipq.stores.values import QueueTables
 
 
-class PostgresTarget:
+class PostgresTarget(Target):
     """The database that is moved to, in an open transaction."""
 
-    def __init__(self, conn: Connection, known: list[migrations.Migration]) -> None:
+    def __init__(self, conn: Connection, known: list[migrations.Migration], url: str, move: str) -> None:
+        super().__init__(url, move)
         self._conn = conn
         self._known = known
 
-    def clear(self, url: str, move: str) -> None:
-        """Create the tables that every database of hipq has. An unfinished copy of this very move is removed;
-        anything else stays, and then the database cannot be moved to."""
-        conn = self._conn
-        schema.migrate(conn, self._known)
-        _, _, identity = schema.version(conn)
-        if identity == schema.INCOMING + move:
-            for queue in schema.registered(conn):
-                conn.execute(f"DROP TABLE {queue.table}, {queue.table}_final".encode())
-                conn.execute(f"DROP SEQUENCE {queue.table}_ids".encode())
-            for table in _EMPTY:
-                conn.execute(f"DELETE FROM {table}".encode())
-        elif identity.startswith(schema.INCOMING):
-            raise Conflict(f"jobs of another file are on their way to {url}: run that move to its end")
-        there = schema.registered(conn)
-        if there:
-            names = ", ".join(f"{queue.app}.{queue.name}" for queue in there[:5])
-            raise Conflict(
-                f"{url} has queues of its own ({names}): move into a database that hipq does not "
-                "use yet, so before `hipq migrate`, or manage.py migrate, makes its tables there"
-            )
-        for table in _EMPTY[1:]:
-            if conn.execute(f"SELECT 1 FROM {table} LIMIT 1".encode()).fetchone():
-                raise Conflict(f"{url} has rows in {table}: move into a database that hipq does not use yet")
+    def _run(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        cursor = self._conn.execute(query.encode(), values)
+        return cursor.fetchall() if cursor.description else []
 
-    def build(self, snapshot: Snapshot, move: str) -> None:
-        """Create the queues and their tables, with the same numbers, because ids contain those."""
-        conn = self._conn
-        for copied in snapshot.queues:
-            queue = copied.queue
-            values = (*queue, copied.rules, copied.admission, copied.crons)
-            query = 'INSERT INTO hipq_queues (number, app, name, "table", schema, rules, admission, crons) '
-            conn.execute((query + "VALUES (%s, %s, %s, %s, 0, %s, %s, %s)").encode(), values)
-            schema.extend(conn, self._known, queue)
-            if copied.last_id:
-                conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", copied.last_id))
-        conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (snapshot.dropped,))
-        for table, column, last in (
-            ("hipq_engines", "engine_id", snapshot.engine_id),
-            ("hipq_answers", "id", snapshot.answer),
-        ):
-            sequence = "(SELECT pg_get_serial_sequence(%s, %s)::regclass AS own) AS sequence"
-            query = f"SELECT setval(own, greatest(nextval(own), %s)) FROM {sequence}"
-            conn.execute(query.encode(), (last, table, column))
-        conn.execute("UPDATE hipq_meta SET identity = %s", (schema.INCOMING + move,))
+    def _migrate(self) -> None:
+        schema.migrate(self._conn, self._known)
+
+    def _identity(self) -> str:
+        return schema.version(self._conn)[2]
+
+    def _drop(self, live: str) -> None:
+        self._run(f"DROP TABLE {live}, {live}_final")
+        self._run(f"DROP SEQUENCE {live}_ids")
+
+    def _make(self, queue: QueueTables, last_id: int) -> None:
+        schema.extend(self._conn, self._known, queue)
+        if last_id:
+            self._run("SELECT setval(%s, %s)", (f"{queue.table}_ids", last_id))
+
+    def _count_from(self, table: str, column: str, last: int) -> None:
+        sequence = "(SELECT pg_get_serial_sequence(%s, %s)::regclass AS own) AS sequence"
+        self._run(f"SELECT setval(own, greatest(nextval(own), %s)) FROM {sequence}", (last, table, column))
+
+    def _analyze(self, table: str) -> None:
+        self._run(f"ANALYZE {table}")
 
     def fill(self, table: TableCopy, pages: Iterable[Rows], progress: Callable[[int], None]) -> None:
         columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
@@ -91,25 +67,20 @@ class PostgresTarget:
             while page := cursor.fetchmany(AT_ONCE):
                 yield page
 
-    def settle(self, snapshot: Snapshot) -> None:
-        """Update the planner's statistics after the copy."""
-        for table in snapshot.tables:
-            self._conn.execute(f"ANALYZE {table.table}".encode())
-
 
 @contextmanager
-def open_target(store: PostgresStore) -> Iterator[PostgresTarget]:
+def opened(store: PostgresStore, url: str, move: str) -> Iterator[PostgresTarget]:
     """A transaction that commits at the end of the block, and not if the block raises."""
     with store._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
         conn.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it waits for the other side now and then
         # the signpost is synced to disk, and so must be what it points to
         conn.execute("SET LOCAL synchronous_commit = on")
         conn.execute("SET LOCAL enable_seqscan = on")
-        yield PostgresTarget(conn, store._known)
+        yield PostgresTarget(conn, store._known, url, move)
 
 
 def check(store: PostgresStore, url: str, move: str) -> None:
     """Raise if this database cannot be moved to; nothing is changed."""
-    with open_target(store) as destination:
-        destination.clear(url, move)
+    with opened(store, url, move) as target:
+        target.clear()
         raise Rollback

@@ -16,6 +16,8 @@ COUNTED: Final = 1000
 """Where counting stops."""
 SQLITE: Final = "SQLite"
 POSTGRESQL: Final = "PostgreSQL"
+MARIADB: Final = "MariaDB"
+MYSQL: Final = "MySQL"
 
 
 class Unread(NamedTuple):
@@ -149,7 +151,7 @@ class PagesHealth(NamedTuple):
 
 
 class TableHealth(NamedTuple):
-    """What PostgreSQL's statistics say of a table."""
+    """What a server's statistics say of a table. MariaDB's say nothing of dead rows."""
 
     table: str
     live: int
@@ -161,7 +163,7 @@ class TableHealth(NamedTuple):
 
 
 class Holdback(NamedTuple):
-    """What keeps PostgreSQL from removing dead rows, or old log."""
+    """What keeps a server from removing dead rows, or old log."""
 
     kind: str
     """transaction, prepared or slot"""
@@ -175,18 +177,25 @@ class Holdback(NamedTuple):
     log_size: int = 0
     """Bytes of log it keeps."""
     active: bool = True
+    blocks: int = 0
+    """How many others wait for its locks at this moment."""
+    end: str = ""
+    """The SQL that ends it, where that is not PostgreSQL's."""
 
 
 class ServerHealth(NamedTuple):
-    """A PostgreSQL server."""
+    """A server."""
 
     standby: bool
+    """It takes no writes."""
     settings: dict[str, str]
     connections: int
     max_connections: int
     """As far as ordinary users may use them."""
     sees_all: bool
     """Whether this user is shown what others do."""
+    denied: tuple[str, ...] = ()
+    """What this user may not do with hipq's tables: `INSERT on shop_orders`."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """The jobs of a queue that something may be wrong with, found by looking at the heads of indexes.
 
-Both databases understand these statements. A table is written `{_ready}`: the live table by that index, since SQLite
-would look through all of it once it was analyzed at another time. `:name` is a parameter.
+All databases understand these statements. A table is written `{_ready}`: the live table by that index, since SQLite
+would look through all of it once it was analyzed at another time. `:name` is a parameter, and what the databases write
+otherwise is in `words`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hipq.limits.rules import load
 from hipq.stores import migrations
 from hipq.stores.asking import HOLDERS
 from hipq.stores.health.facts import COUNTED, Outstanding, Sample, UnclaimedAnswers
+from hipq.stores.health.words import Words
 from hipq.stores.values import LISTENERS, Holder, Limits, QueueTables
 
 Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
@@ -46,22 +48,14 @@ NOT_RUNNABLE: Final = 501
 """What a daemon ends jobs with whose handler is not there, or lacks something."""
 
 _COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
-_LEFT: Final = "phase IN ('deciding', 'answered', 'cancelling') AND owner = 0"
-_STRATEGY: Final = {
-    True: "coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')",
-    False: "coalesce(CASE WHEN phase = 'deciding' THEN CAST(meta AS jsonb) #>> '{retry,registered}' END, '')",
-}
-"""As the index _todo has it, in SQLite and in PostgreSQL."""
 _remembered = msgspec.json.Decoder(Remembered)
 
 
 class Jobs:
-    """`by_name`: whether indexes are named in statements."""
-
-    def __init__(self, ask: Ask, queue: QueueTables, by_name: bool) -> None:
+    def __init__(self, ask: Ask, queue: QueueTables, words: Words) -> None:
         self._put = ask
         self._queue = queue
-        self._by_name = by_name
+        self._words = words
 
     # -- what waits to start ----------------------------------------------------------------------------------------
     def ready(self) -> list[Sample]:
@@ -80,12 +74,11 @@ class Jobs:
     def _groups(self, job_type: str) -> list[Sample]:
         head = (
             f"SELECT {_COLUMNS} FROM {{_ready}} WHERE phase = 'ready' AND job_type = :type "
-            "AND (lane, time_windows, throttle_factor, rank) > (:lane, :windows, :factor, :rank) "
-            "ORDER BY lane, time_windows, throttle_factor, rank, id LIMIT 1"
+            f"AND {self._words.later} ORDER BY lane, {self._words.windows}, throttle_factor, rank, id LIMIT 1"
         )
         same = (
-            "{_ready} WHERE phase = 'ready' AND job_type = :type AND lane = :lane AND time_windows = :windows "
-            "AND throttle_factor = :factor"
+            "{_ready} WHERE phase = 'ready' AND job_type = :type AND lane = :lane "
+            f"AND {self._words.windows} = {self._words.these_windows} AND throttle_factor = :factor"
         )
         found: list[Sample] = []
         place: dict[str, Any] = {"type": job_type, "lane": "", "windows": "", "factor": 0, "rank": ""}
@@ -99,12 +92,13 @@ class Jobs:
         return found
 
     def parked(self) -> list[Sample]:
-        found = self._by_type("{_parked} WHERE phase = 'parked' ORDER BY rank, id")
+        found = self._by_type(f"{{_parked}} WHERE {self._words.parked}, id")
         return [Sample(row, row.update_time, jobs) for row, jobs in found]
 
     def scheduled(self, now: int) -> list[Sample]:
         """Due, and nobody has made them ready."""
-        due = "{_stage} WHERE phase = 'scheduled' AND scheduled_run_time <= :now ORDER BY scheduled_run_time"
+        time = self._words.run_time
+        due = f"{{_stage}} WHERE phase = 'scheduled' AND {time} <= :now ORDER BY {time}"
         return [Sample(row, row.scheduled_run_time, jobs) for row, jobs in self._by_type(due, now=now)]
 
     def not_runnable(self, now: int) -> list[Sample]:
@@ -120,13 +114,15 @@ class Jobs:
     # -- what waits for something else ------------------------------------------------------------------------------
     def waiting(self, now: int) -> list[Sample]:
         """Past their deadline, and nobody has noticed."""
-        over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now ORDER BY deadline"
+        time = self._words.deadline
+        over = f"{{_wait}} WHERE phase = 'waiting' AND {time} <= :now ORDER BY {time}"
         return [Sample(row, row.deadline, jobs) for row, jobs in self._by_type(over, now=now)]
 
     def outstanding(self, now: int) -> list[Outstanding]:
+        time = self._words.deadline
         query = (
-            "SELECT id, job_type, wait FROM {_wait} WHERE phase = 'waiting' AND deadline > :now "
-            "ORDER BY deadline LIMIT :many"
+            f"SELECT id, job_type, wait FROM {{_wait}} WHERE phase = 'waiting' AND {time} > :now "
+            f"ORDER BY {time} LIMIT :many"
         )
         return [Outstanding(*row) for row in self._ask(query, now=now, many=COUNTED)]
 
@@ -144,9 +140,10 @@ class Jobs:
     def unread(self, now: int) -> list[Sample]:
         """The first job of each type whose answer handler has failed three times or more with its answer: the next time
         is soon, so they are at the head of the index of those that wait."""
+        time = self._words.deadline
         query = (
             "SELECT min(id), count(*) FROM (SELECT id, job_type FROM {_wait} WHERE phase = 'waiting' "
-            "AND deadline > :now AND deadline <= :soon AND wait LIKE :failed AND wait NOT LIKE :once "
+            f"AND {time} > :now AND {time} <= :soon AND wait LIKE :failed AND wait NOT LIKE :once "
             "AND wait NOT LIKE :twice LIMIT :many) AS few GROUP BY job_type ORDER BY 1"
         )
         words = {"failed": '%"tries":%', "once": '%"tries":1,%', "twice": '%"tries":2,%'}
@@ -156,21 +153,21 @@ class Jobs:
 
     def left(self) -> list[Sample]:
         """For their retry handler, answer handler or cancel handler: the first of each type and retry strategy."""
-        strategy = _STRATEGY[self._by_name]
+        left, (first, second) = self._words.left, self._words.left_by
         queries = [  # two, since SQLite reads all of a type to find the next strategy by (job_type, ...) > (...)
-            f"SELECT {strategy}, {_COLUMNS} FROM {{_todo}} WHERE {_LEFT} AND {after} "
-            f"ORDER BY job_type, {strategy}, id LIMIT 1"
-            for after in (f"job_type = :type AND {strategy} > :strategy", "job_type > :type")
+            f"SELECT {first}, {second}, {_COLUMNS} FROM {{_todo}} WHERE {left} AND {after} "
+            f"ORDER BY {first}, {second}, id LIMIT 1"
+            for after in (f"{first} = :first AND {second} > :second", f"{first} > :first")
         ]
-        same = f"{{_todo}} WHERE {_LEFT} AND job_type = :type AND {strategy} = :strategy"
+        same = f"{{_todo}} WHERE {left} AND {first} = :first AND {second} = :second"
         found: list[Sample] = []
-        place = {"type": "", "strategy": ""}
+        place = {"first": "", "second": ""}
         for _ in range(TYPES):
             heads = self._ask(queries[0], **place) or self._ask(queries[1], **place)
             if not heads:
                 break
-            row = Row(*heads[0][1:])
-            place = {"type": row.job_type, "strategy": heads[0][0]}
+            row = Row(*heads[0][2:])
+            place = {"first": heads[0][0], "second": heads[0][1]}
             found.append(Sample(row, row.update_time, self._count(same, **place)))
         return found
 
@@ -197,8 +194,10 @@ class Jobs:
         rules = load(text)
         if not rules.in_force:
             return Limits(rules, memory, {}, [], note)
-        held = self._ask("SELECT lane, sum(held) FROM {_owner} WHERE held <> 0 GROUP BY lane")
-        query = "SELECT id, lane, held, owner FROM {_owner} WHERE held <> 0 ORDER BY held DESC, id LIMIT :many"
+        held = self._ask(f"SELECT lane, sum(held) FROM {{_owner}} WHERE {self._words.held} GROUP BY lane")
+        query = (
+            f"SELECT id, lane, held, owner FROM {{_owner}} WHERE {self._words.held} ORDER BY held DESC, id LIMIT :many"
+        )
         holders = [Holder(*row) for row in self._ask(query, many=HOLDERS)]
         return Limits(rules, memory, {lane: int(units) for lane, units in held}, holders, note)
 
@@ -246,17 +245,16 @@ class Jobs:
 
     def _ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         for index in ("ready", "parked", "stage", "wait", "todo", "owner"):
-            by = f"{{live}} INDEXED BY {{live}}_{index}" if self._by_name else "{live}"
-            query = query.replace(f"{{_{index}}}", by)
+            query = query.replace(f"{{_{index}}}", self._words.by_index("{live}", index))
         return self._put(migrations.tables(query, self._queue), values)
 
 
-def unclaimed(ask: Ask, now: int, by_name: bool) -> list[UnclaimedAnswers]:
+def unclaimed(ask: Ask, now: int, words: Words) -> list[UnclaimedAnswers]:
     """Answers that belong to no job and came too long ago for one that is added now (index hipq_answers_open)."""
-    table = "hipq_answers INDEXED BY hipq_answers_open" if by_name else "hipq_answers"
+    table = words.by_index("hipq_answers", "open")
     query = (
         "SELECT queue, count(*), min(arrived), min(keep_until) FROM ("
-        f"SELECT queue, job, arrived, early_until, keep_until FROM {table} WHERE state = 'buffered' LIMIT :many"
+        f"SELECT queue, job, arrived, early_until, keep_until FROM {table} WHERE {words.buffered} LIMIT :many"
         ") AS few WHERE job = 0 AND early_until < :now GROUP BY queue ORDER BY queue"
     )
     return [UnclaimedAnswers(*row) for row in ask(query, {"many": ANSWERS, "now": now})]

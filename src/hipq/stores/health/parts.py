@@ -14,7 +14,9 @@ _MADE: Final = re.compile(
     r"CREATE TABLE (?P<table>\w+)"
     r"|CONSTRAINT (?P<check>\w+) CHECK \(.*\)(?=,?\n)"
     r"|CREATE (?P<unique>UNIQUE )?INDEX (?P<index>\w+) ON (?P<on>\w+) \((?P<columns>[^)]*)\)(?P<where> WHERE [^;]*)?;"
-    r"|DROP (?:TABLE|INDEX|CONSTRAINT) (?:IF EXISTS )?(?P<gone>\w+)"
+    r"|^ +(?P<only>UNIQUE )?KEY (?P<key>\w+) \((?P<parts>[^)]*)\)"
+    r"|DROP (?:TABLE|INDEX|CONSTRAINT) (?:IF EXISTS )?(?P<gone>\w+)",
+    re.MULTILINE,
 )
 
 
@@ -44,5 +46,10 @@ def _follow(text: str, parts: dict[str, Part]) -> None:
             parts[name] = Part(
                 "index", name, match["on"], columns, bool(match["unique"]), bool(match["where"]), sql=match[0]
             )
+        elif name := match["key"]:  # as MariaDB has it: in its table, and words of SQL may be columns
+            columns = tuple(column.strip('" ') for column in match["parts"].split(","))
+            quoted = ", ".join(f"`{column}`" for column in columns)
+            sql = f"CREATE {match['only'] or ''}INDEX {name} ON {table} ({quoted})"
+            parts[name] = Part("index", name, table, columns, bool(match["only"]), sql=sql)
         else:
             parts.pop(match["gone"], None)

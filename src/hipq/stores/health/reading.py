@@ -1,4 +1,4 @@
-"""Reading the facts that both databases have: each part for itself, so that one that fails costs only itself."""
+"""Reading the facts that all databases have: each part for itself, so that one that fails costs only itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hipq.stores import migrations
 from hipq.stores.health.facts import Health, QueueHealth, Unread
 from hipq.stores.health.jobs import Ask, Jobs, listeners, unclaimed
 from hipq.stores.health.parts import expected
+from hipq.stores.health.words import Words
 from hipq.stores.values import QueueTables
 
 T = TypeVar("T")
@@ -31,13 +32,13 @@ class Reading:
         health: Health,
         ask: Ask,
         errors: type[Exception],
-        by_name: bool,
+        words: Words,
         apart: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.health = health
         self._ask = ask
         self._errors = (errors, msgspec.MsgspecError, ValueError)
-        self._by_name = by_name
+        self._words = words
         self._apart = apart
 
     def part(self, check: str, read: Callable[[], T], otherwise: T, queue: str = "") -> T:
@@ -59,16 +60,16 @@ class Reading:
         alive = {engine.engine_id for engine in health.alive}
         for tables, level in levels:
             queue = QueueHealth(tables, level)
-            jobs = Jobs(self._ask, tables, self._by_name)
+            jobs = Jobs(self._ask, tables, self._words)
             health.queues.append(queue)
             self._jobs(queue, jobs, alive)
             said = self.part("jobs", partial(note, tables.number), "", queue.name)
             self._limits(queue, jobs, said)
-        health.answers = self.part("answers", lambda: unclaimed(self._ask, health.now, self._by_name), [])
+        health.answers = self.part("answers", lambda: unclaimed(self._ask, health.now, self._words), [])
         health.listeners = self.part("listeners", lambda: listeners(self._ask), {})
 
     def _levels(self) -> list[tuple[QueueTables, int]]:
-        query = 'SELECT number, app, name, "table", schema FROM hipq_queues ORDER BY number'
+        query = 'SELECT number, app, name, "table", "schema" FROM hipq_queues ORDER BY number'
         return [(QueueTables(*row[:4]), row[4]) for row in self._ask(query, {})]
 
     def _jobs(self, queue: QueueHealth, jobs: Jobs, alive: set[int]) -> None:

@@ -96,7 +96,7 @@ class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
         found = self.run("SELECT @@max_allowed_packet, CONNECTION_ID(), @@auto_increment_increment").fetchall()
         ((self.largest, self.process, self.step),) = found
 
-    def run(self, query: str, values: Mapping[str, Any] | None = None) -> Cursor:
+    def run(self, query: str, values: Mapping[str, Any] | Sequence[Any] | None = None) -> Cursor:
         cursor = Cursor(self)
         text = (query if values is None else cursor.mogrify(query, values)).encode()
         if len(text) + 1024 > self.largest:

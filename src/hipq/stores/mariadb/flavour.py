@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from hipq.errors import SchemaError
 
+OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 MODES: Final = (
     "ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
@@ -31,6 +32,14 @@ class Flavour(NamedTuple):
     move_ids: str
     """and what moves it on."""
     has_returning: bool
+    limited: str
+    """What lets no statement of the session take longer than 5 seconds."""
+    lock_waits: str
+    """A table of who waits for whose locks: its column for the transaction that has them."""
+    checks: str
+    """What lists the checks of a database, each with its table."""
+    prepared: str
+    """What lists transactions that were prepared, with a name that a statement takes; "" = nothing does."""
 
 
 _COMMON: Final = (
@@ -50,6 +59,11 @@ MARIADB: Final = Flavour(
     last_id="SELECT NEXTVAL({live}_ids)",
     move_ids="SELECT SETVAL({live}_ids, {to})",
     has_returning=True,
+    limited="SET SESSION max_statement_time = 5",
+    lock_waits="SELECT blocking_trx_id AS trx FROM information_schema.innodb_lock_waits",
+    checks="SELECT constraint_name, table_name FROM information_schema.check_constraints "
+    "WHERE constraint_schema = DATABASE()",
+    prepared="XA RECOVER FORMAT = 'SQL'",
 )
 MYSQL: Final = Flavour(
     name="MySQL",
@@ -64,14 +78,23 @@ MYSQL: Final = Flavour(
     ),
     move_ids="ALTER TABLE {live}_ids AUTO_INCREMENT = {to}",
     has_returning=False,
+    limited="SET SESSION max_execution_time = 5000",
+    lock_waits="SELECT blocking_engine_transaction_id AS trx FROM performance_schema.data_lock_waits",
+    checks="SELECT constraint_name, table_name FROM information_schema.table_constraints "
+    "WHERE constraint_type = 'CHECK' AND table_schema = DATABASE()",
+    prepared="",
 )
+
+
+def number_of(version: str) -> tuple[int, ...]:
+    """Of what the server says of its version."""
+    number = version.removeprefix("5.5.5-").split("-", 1)[0].split(".")
+    return tuple(int(part) for part in number[:3] if part.isdigit())
 
 
 def flavour_of(version: str) -> Flavour:
     """By what the server says of its version."""
-    is_mariadb = "mariadb" in version.lower()
-    number = version.removeprefix("5.5.5-").split("-", 1)[0].split(".")
-    found = tuple(int(part) for part in number[:2] if part.isdigit())
-    if found < ((10, 6) if is_mariadb else (8, 0)):
+    flavour = MARIADB if "mariadb" in version.lower() else MYSQL
+    if number_of(version)[:2] < OLDEST[flavour.name]:
         raise SchemaError(f"hipq needs MariaDB 10.6 or MySQL 8.0, or later ones; this server is {version[:40]}")
-    return MARIADB if is_mariadb else MYSQL
+    return flavour

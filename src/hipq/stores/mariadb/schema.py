@@ -94,6 +94,12 @@ def migrate(conn: Session, known: list[migrations.Migration]) -> list[str]:
     return applied
 
 
+def rename(conn: Session, name: str, instead_of: str) -> None:
+    """What tells the database from all others."""
+    values = {"name": name, "before": instead_of}
+    conn.run("UPDATE hipq_meta SET identity = %(name)s WHERE identity = %(before)s", values)
+
+
 def place(conn: Session) -> dict[str, str]:
     """Where the database is; without what the server does not tell this user."""
     found = {}
@@ -124,13 +130,7 @@ def complete_now(conn: Session, known: list[migrations.Migration], app: str, nam
     levels = dict(_levels(conn))
     found = migrations.owner(list(levels), app, name, table)
     if not found:
-        tables = [table, f"{table}_final", f"{table}_ids"]
-        query = (
-            "SELECT table_name FROM information_schema.tables "
-            "WHERE table_schema = DATABASE() AND table_name IN %(tables)s"
-        )
-        if conn.run(query, {"tables": tables}).fetchall():
-            raise NameClash(f"queue {app}.{name} wants the table {table}, and {table} or {table}_final exists already")
+        check_free(conn, app, name, table)
         ((highest,),) = conn.run("SELECT highest FROM hipq_dropped").fetchall()
         found = QueueTables(migrations.next_number(levels, highest), app, name, table)
         conn.run(
@@ -143,6 +143,15 @@ def complete_now(conn: Session, known: list[migrations.Migration], app: str, nam
             conn.run(conn.flavour.make_ids.format(live=table))
     extend(conn, migrations.lacking(known, levels.get(found, 0)), found)
     return found
+
+
+def check_free(conn: Session, app: str, name: str, table: str) -> None:
+    """Raise if somebody has tables by the names of this queue's."""
+    query = (
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN %(tables)s"
+    )
+    if conn.run(query, {"tables": [table, f"{table}_final", f"{table}_ids"]}).fetchall():
+        raise NameClash(f"queue {app}.{name} wants the table {table}, and {table} or {table}_final exists already")
 
 
 def drop(conn: Session, number: int, engines: Callable[[], Iterable[EngineSeen]]) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, ClassVar, TypeVar
 
 import pymysql
 from msgspec.structs import asdict
 
 from hipq.errors import Invalid, SchemaError
 from hipq.job.model import New
-from hipq.stores import large, migrations
+from hipq.stores import large
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.mariadb import schema
 from hipq.stores.mariadb.borrowed import Borrowed, borrowed
@@ -33,7 +33,7 @@ from hipq.stores.mariadb.insert import Insert
 from hipq.stores.mariadb.wake import KEPT, LATEST_ID, PRUNED, Teller
 from hipq.stores.refusals import Given, refusals
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.sql.server_setup import Schema, ServerSetup
 from hipq.stores.values import QueueTables, Stored
 from hipq.stores.waker import is_soon, lowest, soon
 
@@ -41,14 +41,11 @@ T = TypeVar("T")
 _MAY_NOT = (1142, 1044, 1227, 1370)
 
 
-class SetupVerbs(JobVerbs):
-    url: str
+class SetupVerbs(ServerSetup):
+    _schema: ClassVar[Schema] = schema
     _db: Connections
-    _known: list[migrations.Migration]
     _insert: Insert
     _teller: Teller
-    _identity = ""
-    """Which database this is, once it is known to have our tables."""
 
     # -- the schema -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
@@ -68,36 +65,13 @@ class SetupVerbs(JobVerbs):
             "as a user who may"
         )
 
-    def _check(self, conn: Session) -> None:
-        found, accepts, identity = schema.version(conn)
-        migrations.check_version(found, accepts, self._known, self.url)
-        self._identity = identity
-
-    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Session]:
-        """A connection to a database that is known to have our tables."""
-        if not self._identity:
-            with self._db.using() as conn:
-                self._check(conn)
-        return self._db.using(answer_seconds)
-
-    def queue(self, app: str, name: str, table: str) -> QueueTables:
-        with self._using() as conn:
+    def _made(self, conn: Session, app: str, name: str, table: str) -> QueueTables:
+        with schema.alone(conn, CALLER_SECONDS):
             self._check(conn)
-            found = schema.complete(conn, self._known, app, name, table)
-            if not found:
-                with schema.alone(conn, CALLER_SECONDS):
-                    try:
-                        found = schema.complete_now(conn, self._known, app, name, table)
-                    except pymysql.Error as error:
-                        raise self._may_not(error, f"{self.url}: queue {app}.{name}") or error from None
-        self._statements.learn([found])
-        return found
-
-    def queues(self, app: str = "") -> list[QueueTables]:
-        with self._using() as conn:
-            found = schema.registered(conn)
-        self._statements.learn(found)
-        return [queue for queue in found if not app or queue.app == app]
+            try:
+                return schema.complete_now(conn, self._known, app, name, table)
+            except pymysql.Error as error:
+                raise self._may_not(error, f"{self.url}: queue {app}.{name}") or error from None
 
     def drop_queue(self, number: int) -> None:
         with self._using(LONG_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):

@@ -56,7 +56,7 @@ LOCKS: Final = 65_536
 """Numbers of the locks of keys, from 1 on; two keys that share one wait for each other, and no more."""
 GATHERED: Final = 15 * MINUTE
 """How many seconds back one looks for what connections have counted in minutes that are over."""
-_NOW: Final = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+NOW: Final = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
 
 
 class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
@@ -109,7 +109,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
 
     def _asked_time(self) -> int:
         with self._db.using() as conn:
-            ((now,),) = conn.run(_NOW).fetchall()
+            ((now,),) = conn.run(NOW).fetchall()
         return int(now)
 
     def _clock_said(self, now: int) -> None:

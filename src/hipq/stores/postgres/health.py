@@ -12,9 +12,11 @@ import psycopg
 from hipq.stores.asking import ticket_note
 from hipq.stores.health.facts import POSTGRESQL, EngineHealth, Health, Level
 from hipq.stores.health.reading import Reading, noted
+from hipq.stores.health.words import Words
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.health_server import holdbacks, parts, server, tables
+from hipq.stores.sql.server_setup import INCOMING
 from hipq.stores.values import EngineSeen
 
 STATEMENT_SECONDS: Final = 5
@@ -26,6 +28,10 @@ _SETTINGS: Final = {
     "enable_bitmapscan": "off",
     "jit": "off",
 }
+_WORDS: Final = Words(
+    "coalesce(CASE WHEN phase = 'deciding' THEN CAST(meta AS jsonb) #>> '{retry,registered}' END, '')"
+)
+"""The strategy is written as the index _todo has it."""
 _CLOCK: Final = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
@@ -60,7 +66,7 @@ class _Look:
     def __init__(self, conn: Connection, found: Health) -> None:
         self._conn = conn
         self._found = found
-        self._reading = Reading(found, self._ask, psycopg.Error, by_name=False, apart=conn.transaction)
+        self._reading = Reading(found, self._ask, psycopg.Error, _WORDS, apart=conn.transaction)
 
     def _ask(self, query: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._conn.execute(re.sub(r":(\w+)", r"%(\1)s", query).encode(), values).fetchall()
@@ -70,7 +76,7 @@ class _Look:
         found.server = part("database", lambda: server(conn), None)
         found.holdbacks = part("storage", lambda: holdbacks(conn), [])
         number, accepts, identity = schema.version(conn)
-        found.incoming = identity.startswith(schema.INCOMING)
+        found.incoming = identity.startswith(INCOMING)
         found.level = Level(number, accepts, known[-1].number)
         if not number:
             return

@@ -15,10 +15,6 @@ from hipq.stores.postgres.connection import CALLER_SECONDS, Connection
 from hipq.stores.values import EngineSeen, QueueTables
 
 OLDEST_SERVER: Final = 13
-INCOMING: Final = "incoming:"
-"""What a database is called into which jobs are being moved; the name of the move follows."""
-ARRIVED: Final = "arrived:"
-"""And what it is called afterwards."""
 _LOCK: Final = 0x68697071  # "hipq"
 _PLACE: Final = {
     "system": b"SELECT system_identifier::text FROM pg_control_system()",
@@ -76,6 +72,11 @@ def migrate(conn: Connection, known: list[migrations.Migration]) -> list[str]:
     if not found:
         note_place(conn)
     return applied
+
+
+def rename(conn: Connection, name: str, instead_of: str) -> None:
+    """What tells the database from all others."""
+    conn.execute("UPDATE hipq_meta SET identity = %s WHERE identity = %s", (name, instead_of))
 
 
 def place(conn: Connection) -> dict[str, str]:

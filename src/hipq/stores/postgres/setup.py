@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 
-from hipq.errors import Invalid, SchemaError, StoreUnavailable
-from hipq.stores import migrations
+from hipq.errors import Invalid, SchemaError
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import CALLER_SECONDS, Connection, Connections, in_transaction
 from hipq.stores.postgres.dialect import PostgresSql
 from hipq.stores.postgres.insert import cursor
 from hipq.stores.postgres.session import LONG_SECONDS, MIGRATION_SECONDS
-from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.sql.server_setup import Schema, ServerSetup
 from hipq.stores.values import QueueTables
 
 
-class SetupVerbs(JobVerbs):
-    url: str
+class SetupVerbs(ServerSetup):
+    _schema: ClassVar[Schema] = schema
     _db: Connections
-    _known: list[migrations.Migration]
-    _identity = ""
-    """Which database this is, once it is known to have our tables."""
 
     def migrate(self) -> list[str]:
         with self._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
@@ -33,34 +28,6 @@ class SetupVerbs(JobVerbs):
                 raise _may_not_create(self.url, error) from None
             self._check(conn)
         return applied
-
-    def _check(self, conn: Connection) -> None:
-        found, accepts, identity = schema.version(conn)
-        migrations.check_version(found, accepts, self._known, self.url)
-        if identity.startswith(schema.INCOMING):
-            raise StoreUnavailable(
-                f"{self.url} has a copy of jobs that are still elsewhere: run `hipq move` to its end"
-            )
-        self._identity = identity
-
-    def arrived(self, move: str) -> None:
-        """Jobs have moved here, and the signpost says so: from now on they may be used."""
-        query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
-        with self._db.using() as conn:
-            arrived = schema.ARRIVED + move
-            conn.execute(query, (arrived, schema.INCOMING + move))
-            if schema.version(conn)[2] != arrived:
-                raise StoreUnavailable(
-                    f"{self.url} is not the database that jobs were moved to, or is as it was before: restored from an "
-                    "older backup, perhaps"
-                )
-
-    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]:
-        """A connection to a database that is known to have our tables."""
-        if not self._identity:
-            with self._db.using() as conn:
-                self._check(conn)
-        return self._db.using(answer_seconds)
 
     def _check_same(self, conn: psycopg.Connection[Any]) -> None:
         """Refuse a user's connection to another database: a job stored there would never be run."""
@@ -72,15 +39,6 @@ class SetupVerbs(JobVerbs):
             where = cursor(conn).execute("SELECT current_database()").fetchone()
             raise Invalid(f"conn is open on the database {where and where[0]!r}, not on {self.url}")
 
-    def queue(self, app: str, name: str, table: str) -> QueueTables:
-        with self._using() as conn:
-            found = schema.complete(conn, self._known, app, name, table)
-            self._check(conn)  # after that look: what was found may have been moved here just now
-            if not found:
-                found = self._made(conn, app, name, table)
-        self._statements.learn([found])
-        return found
-
     def _made(self, conn: Connection, app: str, name: str, table: str) -> QueueTables:
         with conn.transaction():
             schema.lock(conn, CALLER_SECONDS)
@@ -89,12 +47,6 @@ class SetupVerbs(JobVerbs):
                 return schema.complete_now(conn, self._known, app, name, table)
             except psycopg.errors.InsufficientPrivilege as error:
                 raise _may_not_create(f"{self.url}: queue {app}.{name}", error) from None
-
-    def queues(self, app: str = "") -> list[QueueTables]:
-        with self._using() as conn:
-            found = schema.registered(conn)
-        self._statements.learn(found)
-        return [queue for queue in found if not app or queue.app == app]
 
     def drop_queue(self, number: int) -> None:
         with self._using(LONG_SECONDS) as conn:

@@ -19,12 +19,18 @@ from hipq.stores.asking import ticket_note
 from hipq.stores.clock import SystemClock, boot_id
 from hipq.stores.health.facts import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
 from hipq.stores.health.reading import Reading, noted
+from hipq.stores.health.words import Words
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
 from hipq.stores.sqlite.health_file import holding, look
 from hipq.stores.sqlite.place import place
 from hipq.stores.values import EngineSeen
 
+_WORDS: Final = Words(
+    "coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')",
+    table="{table} INDEXED BY {index}",
+)
+"""The strategy is written as the index _todo has it."""
 DAMAGE: Final = 20
 """Faults that a look at all pages reports, at most."""
 
@@ -74,7 +80,7 @@ class _Look:
         self._found = found
         self._clock = clock
         self._boot = boot_id()
-        self._reading = Reading(found, self._ask, sqlite3.Error, by_name=True)
+        self._reading = Reading(found, self._ask, sqlite3.Error, _WORDS)
 
     def _ask(self, query: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._conn.execute(query, values).fetchall()

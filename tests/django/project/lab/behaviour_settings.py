@@ -61,12 +61,12 @@ class Settings(TestCase):
     def test_a_database_that_hipq_does_not_know(self) -> None:
         vendor = type(connections["default"]).vendor
         try:
-            type(connections["default"]).vendor = "mysql"
+            type(connections["default"]).vendor = "oracle"
             ((job_id, message),) = found()
         finally:
             type(connections["default"]).vendor = vendor
         self.assertEqual(job_id, "hipq.E002")
-        self.assertIn("mysql", message)
+        self.assertIn("oracle", message)
 
     def test_queue_names(self) -> None:
         with backend(["low-priority", "default"]):

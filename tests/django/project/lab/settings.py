@@ -16,6 +16,10 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATABASES: dict[str, Any] = {
     "default": json.loads(os.environ.get("LAB_DATABASE", '{"ENGINE": "django.db.backends.sqlite3", "NAME": "lab.db"}'))
 }
+if DATABASES["default"]["ENGINE"].endswith("mysql"):
+    import pymysql
+
+    pymysql.install_as_MySQLdb()
 TASKS: dict[str, Any] = json.loads(
     os.environ.get("LAB_TASKS", '{"default": {"BACKEND": "hipq.django.HipqBackend", "QUEUES": ["default", "mails"]}}')
 )
