@@ -1,0 +1,84 @@
+"""A Galera cluster of MariaDB for the tests: three nodes on this machine, which may be killed, frozen and started anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pymysql
+import pytest
+
+from tests.mariadb_server import OwnMariaDB, admin, program
+from tests.servers import free_port
+
+PROVIDER: Final = next(
+    (path for path in map(Path, ("/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so")) if path.exists()),
+    None,
+)  # fmt: skip
+JOIN_SECONDS: Final = 90.0
+
+
+class Node(OwnMariaDB):
+    """`peers`: where the others listen for each other, and this one at `here`."""
+
+    def __init__(self, number: int, here: int, peers: list[int]) -> None:
+        ist, sst = free_port(), free_port()
+        super().__init__(
+            in_memory=True, wsrep_on="ON", wsrep_provider=str(PROVIDER), wsrep_cluster_name="hipq",
+            wsrep_node_name=f"node{number}", wsrep_node_address="127.0.0.1", wsrep_sst_method="rsync",
+            wsrep_sst_receive_address=f"127.0.0.1:{sst}", binlog_format="ROW", innodb_autoinc_lock_mode="2",
+            wsrep_cluster_address="gcomm://" + ",".join(f"127.0.0.1:{port}" for port in peers),
+            wsrep_provider_options=(
+                f"gmcast.listen_addr=tcp://127.0.0.1:{here};ist.recv_addr=127.0.0.1:{ist};gcache.size=32M;"
+                "evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.keepalive_period=PT0.5S"
+            ),
+            innodb_flush_log_at_trx_commit="0", innodb_doublewrite="OFF", performance_schema="OFF",
+        )  # fmt: skip
+
+    def begin(self) -> None:
+        """As the first node of a new cluster."""
+        self.settings["wsrep_new_cluster"] = "ON"
+        super().start()
+        del self.settings["wsrep_new_cluster"]
+
+    def start(self) -> None:
+        super().start()
+        self.joined()
+
+    def joined(self) -> None:
+        """It answers, with all the others have written."""
+        until = time.monotonic() + JOIN_SECONDS
+        while self.said("wsrep_ready") != "ON" or self.said("wsrep_local_state_comment") != "Synced":
+            assert time.monotonic() < until, f"{self.settings['wsrep_node_name']} has not joined the cluster"
+            time.sleep(0.1)
+
+    def said(self, status: str) -> str:
+        with suppress(pymysql.Error, OSError), admin(self.url) as conn:
+            cursor = conn.cursor()
+            cursor.execute("SHOW GLOBAL STATUS LIKE %s", (status,))
+            ((_, value),) = cursor.fetchall()
+            return str(value)
+        return ""
+
+
+@contextmanager
+def cluster() -> Iterator[list[Node]]:
+    missing = [name for name, there in (("galera-4", PROVIDER), ("rsync", program("rsync"))) if not there]
+    if missing:
+        pytest.skip(f"no Galera here: install the package {' and '.join(missing)}")
+    ports = [free_port() for _ in range(3)]
+    nodes: list[Node] = []
+    try:
+        for number, port in enumerate(ports, 1):
+            nodes.append(Node(number, port, ports))
+            nodes[-1].start() if number > 1 else nodes[-1].begin()
+        nodes[0].joined()
+        yield nodes
+    finally:
+        for node in nodes:
+            with suppress(OSError):
+                node.thaw()
+            node.close()
