@@ -1,4 +1,4 @@
-"""A Galera cluster of MariaDB for the tests: three nodes on this machine, which may be killed, frozen and started anew."""
+"""A Galera cluster of MariaDB for the tests: three nodes on this machine, to be killed, frozen and started anew."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import pytest
 from tests.mariadb_server import OwnMariaDB, admin, program
 from tests.servers import free_port
 
-PROVIDER: Final = next(
-    (path for path in map(Path, ("/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so")) if path.exists()),
-    None,
-)  # fmt: skip
+_PLACES: Final = (Path("/usr/lib/galera/libgalera_smm.so"), Path("/usr/lib64/galera-4/libgalera_smm.so"))
+PROVIDER: Final = next((path for path in _PLACES if path.exists()), None)
 JOIN_SECONDS: Final = 90.0
 
 

@@ -21,8 +21,10 @@ class Workers:
         self._count = count
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(self._command, cwd=ROOT)
+    def start(self, url: str = "") -> subprocess.Popen[bytes]:
+        """One more; at another URL, if they differ."""
+        command = [*self._command[:3], url or self._command[3], *self._command[4:]]
+        process = subprocess.Popen(command, cwd=ROOT)
         self.processes.append(process)
         return process
 

@@ -26,10 +26,12 @@ from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
 from hipq.stores.mariadb import schema
 from hipq.stores.mariadb.connection import (
     ANSWER_SECONDS,
+    BUSY,
     LONG_SECONDS,
     POOL_SIZE,
     Connections,
     is_deadlock,
+    number_of,
 )
 from hipq.stores.mariadb.dialect import MariaSql, Text, spelled, statements
 from hipq.stores.mariadb.inbox import MariaInbox
@@ -295,7 +297,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
                 try:
                     sql.found("locked", queue)
                 except pymysql.Error as error:
-                    if is_deadlock(error) or not conn.open:
+                    if is_deadlock(error) or number_of(error) not in BUSY:
                         raise
                     found.add(queue)
                 with suppress(pymysql.Error):
