@@ -27,7 +27,7 @@ from tests.mariadb_server import admin
 from tests.stores.mariadb_races import race_at_a_limit, race_of_an_answer, seen
 
 pytestmark = pytest.mark.long
-LEASE = 60.0
+LEASE = 240.0
 """Longer than a node is away: the jobs of its workers run on meanwhile, and are nobody else's."""
 
 
