@@ -23,16 +23,12 @@ class Node(OwnMariaDB):
     """`peers`: where the others listen for each other, and this one at `here`."""
 
     def __init__(self, number: int, here: int, peers: list[int]) -> None:
-        ist, sst = free_port(), free_port()
+        self._here = here
         super().__init__(
             in_memory=True, wsrep_on="ON", wsrep_provider=str(PROVIDER), wsrep_cluster_name="hipq",
             wsrep_node_name=f"node{number}", wsrep_node_address="127.0.0.1", wsrep_sst_method="rsync",
-            wsrep_sst_receive_address=f"127.0.0.1:{sst}", binlog_format="ROW", innodb_autoinc_lock_mode="2",
+            binlog_format="ROW", innodb_autoinc_lock_mode="2",
             wsrep_cluster_address="gcomm://" + ",".join(f"127.0.0.1:{port}" for port in peers),
-            wsrep_provider_options=(
-                f"gmcast.listen_addr=tcp://127.0.0.1:{here};ist.recv_addr=127.0.0.1:{ist};gcache.size=32M;"
-                "evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.keepalive_period=PT0.5S"
-            ),
             innodb_flush_log_at_trx_commit="0", innodb_doublewrite="OFF", performance_schema="OFF",
         )  # fmt: skip
 
@@ -45,6 +41,15 @@ class Node(OwnMariaDB):
     def start(self) -> None:
         super().start()
         self.joined()
+
+    def _started(self, port: int) -> bool:
+        """What it listens on while it joins is chosen anew: somebody else may have it by now."""
+        self.settings["wsrep_sst_receive_address"] = f"127.0.0.1:{free_port()}"
+        self.settings["wsrep_provider_options"] = (
+            f"gmcast.listen_addr=tcp://127.0.0.1:{self._here};ist.recv_addr=127.0.0.1:{free_port()};gcache.size=32M;"
+            "evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.keepalive_period=PT0.5S"
+        )
+        return super()._started(port)
 
     def joined(self) -> None:
         """It answers, with all the others have written."""

@@ -60,7 +60,7 @@ def make_app(url: str, folder: Path) -> Hipq:
 
 
 LIMIT = 10
-TIMED_LIMIT = 5
+TIMED_LIMIT = 3
 SHARES = {"east": 40, "north": 30, "west": 30}
 
 

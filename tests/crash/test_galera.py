@@ -96,12 +96,12 @@ class Adding:
         self._app, self._number = app, number
         self.keys: list[str] = []
         self.failed, self._error = 0, ""
-        self._over = threading.Event()
+        self.over = threading.Event()
         self._thread = threading.Thread(target=self._add)
         self._thread.start()
 
     def end(self) -> None:
-        self._over.set()
+        self.over.set()
         self._thread.join(120)
         assert not self._thread.is_alive(), f"{len(self.keys)} keys, {self.failed} calls failed: {self._error}"
 
@@ -116,7 +116,7 @@ class Adding:
 
     def _add(self) -> None:
         timed, answered = self._app.queues
-        while not self._over.is_set() or len(self.keys) < 30:
+        while not self.over.is_set() or len(self.keys) < 30:
             key = f"{self._number}-{len(self.keys)}"
             give: dict[str, Any] = {"key": key, "on_duplicate": "return"}
             self._until_it_works(lambda give=give: timed.enqueue("work", give["key"], **give))  # type: ignore[misc]
@@ -147,20 +147,20 @@ def test_a_node_is_killed_and_another_stopped(nodes: list[Node], urls: list[str]
             workers.start(url)
         eventually(lambda: runs_of(tmp_path), 60, "the first job runs")
         adding = [Adding(app, number) for number, app in enumerate(apps)]
-        try:
-            time.sleep(5)
-            nodes[2].kill()
-            time.sleep(5)
-            nodes[2].start()
-            time.sleep(2)
-            nodes[1].freeze()
-            time.sleep(8)
-            nodes[1].thaw()
-            nodes[1].joined()
-            time.sleep(2)
-        finally:
-            for one in adding:
-                one.end()
+        for one in adding:
+            stack.callback(one.over.set)
+        time.sleep(5)
+        nodes[2].kill()
+        time.sleep(5)
+        nodes[2].start()
+        time.sleep(2)
+        nodes[1].freeze()
+        time.sleep(8)
+        nodes[1].thaw()
+        nodes[1].joined()
+        time.sleep(2)
+        for one in adding:
+            one.end()
         keys = {"first", *(key for one in adding for key in one.keys)}
         work, asks = [], []
 
