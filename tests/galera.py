@@ -23,7 +23,7 @@ class Node(OwnMariaDB):
     """`peers`: where the others listen for each other, and this one at `here`."""
 
     def __init__(self, number: int, here: int, peers: list[int]) -> None:
-        self._here = here
+        self._here, self.whole = here, ["ON", "Synced", str(number)]
         super().__init__(
             in_memory=True, wsrep_on="ON", wsrep_provider=str(PROVIDER), wsrep_cluster_name="hipq",
             wsrep_node_name=f"node{number}", wsrep_node_address="127.0.0.1", wsrep_sst_method="rsync",
@@ -46,16 +46,19 @@ class Node(OwnMariaDB):
         """What it listens on while it joins is chosen anew: somebody else may have it by now."""
         self.settings["wsrep_sst_receive_address"] = f"127.0.0.1:{free_port()}"
         self.settings["wsrep_provider_options"] = (
-            f"gmcast.listen_addr=tcp://127.0.0.1:{self._here};ist.recv_addr=127.0.0.1:{free_port()};gcache.size=32M;"
+            f"gmcast.listen_addr=tcp://127.0.0.1:{self._here};ist.recv_addr=127.0.0.1:{free_port()};gcache.size=128M;"
             "evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.keepalive_period=PT0.5S"
         )
         return super()._started(port)
 
     def joined(self) -> None:
-        """It answers, with all the others have written."""
+        """It answers, with all the others have written, and the cluster is whole. A node that was cut off for too long ends
+        itself, to be started anew by whoever looks after it."""
         until = time.monotonic() + JOIN_SECONDS
-        while self.said("wsrep_ready") != "ON" or self.said("wsrep_local_state_comment") != "Synced":
+        while [self.said(f"wsrep_{name}") for name in ("ready", "local_state_comment", "cluster_size")] != self.whole:
             assert time.monotonic() < until, f"{self.settings['wsrep_node_name']} has not joined the cluster"
+            if self._process and self._process.poll() is not None:
+                super().start()
             time.sleep(0.1)
 
     def said(self, status: str) -> str:
@@ -78,7 +81,9 @@ def cluster() -> Iterator[list[Node]]:
         for number, port in enumerate(ports, 1):
             nodes.append(Node(number, port, ports))
             nodes[-1].start() if number > 1 else nodes[-1].begin()
-        nodes[0].joined()
+        for node in nodes:
+            node.whole = nodes[-1].whole
+            node.joined()
         yield nodes
     finally:
         for node in nodes:

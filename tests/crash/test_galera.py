@@ -157,6 +157,7 @@ def test_a_node_is_killed_and_another_stopped(nodes: list[Node], urls: list[str]
         nodes[1].freeze()
         time.sleep(8)
         nodes[1].thaw()
+        time.sleep(3)  # it does not know yet that it is out
         nodes[1].joined()
         time.sleep(2)
         for one in adding:

@@ -68,7 +68,7 @@ def race_at_a_limit(
         ids = add(first, [new(queue.number, job_type=name) for name in "ab" for _ in range(5)])
         seen(second, queue, ids[-1])
         meeting.of(
-            *(lambda s=store, e=engine, n=name: claim(s, e, queue.number, types=[n]) for store, engine, name in engines)  # type: ignore[misc]
+            *(lambda s=store, e=engine, n=name: claim(s, e, queue.number, types=[n]) for store, engine, name in engines)
         )
         rows = live(first, queue.number)
         assert sum(row.held for row in rows) == 5000, [(row.job_type, row.held) for row in rows]
