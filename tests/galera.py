@@ -52,8 +52,8 @@ class Node(OwnMariaDB):
         return super()._started(port)
 
     def joined(self) -> None:
-        """It answers, with all the others have written, and the cluster is whole. A node that was cut off for too long ends
-        itself, to be started anew by whoever looks after it."""
+        """It answers, with all the others have written, and the cluster is whole. A node that was cut off for too long
+        ends itself, to be started anew by whoever looks after it."""
         until = time.monotonic() + JOIN_SECONDS
         while [self.said(f"wsrep_{name}") for name in ("ready", "local_state_comment", "cluster_size")] != self.whole:
             assert time.monotonic() < until, f"{self.settings['wsrep_node_name']} has not joined the cluster"
