@@ -146,7 +146,8 @@ def in_transaction(conn: Session, work: Callable[[], T]) -> T:
             with conn.transaction():
                 return work()
         except pymysql.Error as error:
-            if not is_deadlock(error):
+            # On a cluster a row of another node may come between our look and our write: then it is a duplicate.
+            if not is_deadlock(error) and number_of(error) != ER.DUP_ENTRY:
                 raise
             time.sleep(0.001 * n * n)
     with conn.transaction():
