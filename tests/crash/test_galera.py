@@ -18,6 +18,7 @@ import pytest
 
 from hipq import Hipq
 from hipq.errors import StoreUnavailable
+from hipq.job.model import Row
 from hipq.stores.mariadb.store import MariaStore
 from tests.contract.jobs import add, claim, everything, new
 from tests.crash.program import TIMED_LIMIT, make_timed
@@ -163,7 +164,8 @@ def test_a_node_is_killed_and_another_stopped(nodes: list[Node], urls: list[str]
         for one in adding:
             one.end()
         keys = {"first", *(key for one in adding for key in one.keys)}
-        work, asks = [], []
+        work: list[Row] = []
+        asks: list[Row] = []
 
         def all_ended() -> bool:
             work[:], asks[:] = (everything(apps[0].store, queue.number) for queue in apps[0].queues)
