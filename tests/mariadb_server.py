@@ -199,6 +199,7 @@ class OwnMariaDB:
                 [
                     program("mariadbd", "mysqld"), "--no-defaults", f"--datadir={self.folder / 'data'}",
                     f"--port={port}", f"--socket={self.folder / 'socket'}", f"--pid-file={self.folder / 'pid'}",
+                    f"--tmpdir={self.folder}",  # a server that starts deletes the temporary tables it finds in /tmp
                     *options,
                 ],
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._as,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
+import pymysql
 import pytest
 from msgspec.structs import replace
 
@@ -28,6 +29,9 @@ from hipq.job.run_result import FailedRun, Rerun
 from hipq.job.states import ANSWERED, EXECUTING
 from hipq.stores.claims import Claim, Turned
 from hipq.stores.inbox_transaction import lock_number
+from hipq.stores.mariadb.address import options_of
+from hipq.stores.mariadb.inbox import MariaInbox
+from hipq.stores.mariadb.store import LOCKS
 from hipq.stores.open import open_store
 from hipq.stores.postgres.inbox import PostgresInbox
 from hipq.stores.postgres.store import PostgresStore
@@ -48,6 +52,7 @@ from tests.answers_races.scene import (
     jobs,
     wrong,
 )
+from tests.mariadb_server import fresh_maria
 from tests.servers import fresh_database
 
 T = TypeVar("T")
@@ -55,12 +60,12 @@ SHORT = float(os.environ.get("HIPQ_RACES_SECONDS", "0.25"))
 """Seconds in which the side that does not wait would be done. `test_planted` gives it many: it wants to see it done."""
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path_factory.mktemp('races')}/races.db"
     else:
-        with fresh_database() as found:
+        with fresh_database() if request.param == "postgres" else fresh_maria() as found:
             yield found
 
 
@@ -166,12 +171,12 @@ def held(patch: pytest.MonkeyPatch, name: str, *classes: type, after: bool = Fal
 
 def looked_answer(patch: pytest.MonkeyPatch) -> Any:
     """An answer that has looked for its job, and not written yet."""
-    return held(patch, "live", PostgresInbox, SqliteInbox, after=True)
+    return held(patch, "live", PostgresInbox, MariaInbox, SqliteInbox, after=True)
 
 
 def looked_job(patch: pytest.MonkeyPatch) -> Any:
     """A job that begins to wait and has looked for its answer, and not written yet."""
-    return held(patch, "pending", PostgresInbox, SqliteInbox, after=True)
+    return held(patch, "pending", PostgresInbox, MariaInbox, SqliteInbox, after=True)
 
 
 def meet(holding: Any, first: Callable[[], T], second: Callable[[], Any]) -> tuple[T, Any]:
@@ -233,7 +238,7 @@ class TestForced:
         """It ends the job, so the answer is late."""
         final = FailedRun(Fault("failed", "nobody answered"), 504)
         row = two.waiting("a", final)
-        with held(monkeypatch, "place_leftovers", PostgresInbox, SqliteInbox) as hold:
+        with held(monkeypatch, "place_leftovers", PostgresInbox, MariaInbox, SqliteInbox) as hold:
             turned, came = meet(_same(hold), lambda: two.times_out(row), lambda: two.answer("a"))
         assert turned.lost == frozenset()
         assert (came.outcome, came.job) == (Answered.LATE, row.id)
@@ -390,14 +395,13 @@ def _again(two: Two, **more: Any) -> Delivered:
     return two._replace(other=two.store).answer("a", **more)
 
 
-class TestPostgresLocks:
+class TestLocksOfKeys:
     def test_the_lock_of_a_key_stops_both_sides(self, two: Two, url: str) -> None:
         """Whoever holds it: neither side has looked before it has the lock."""
         if url.startswith("sqlite"):
             pytest.skip("there it is the lock of the database")
         row = two.row("before")
-        with closing(psycopg.connect(url)) as conn, ThreadPoolExecutor(2) as pool:
-            conn.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number((two.queue, "", TYPE, "a")),))
+        with key_locked(url, lock_number((two.queue, "", TYPE, "a"))) as conn, ThreadPoolExecutor(2) as pool:
             coming = pool.submit(two.answer, "a")
             waits = pool.submit(two.begins_to_wait, row, "a")
             threading.Event().wait(SHORT)
@@ -424,7 +428,7 @@ class TestPostgresLocks:
             answer(two.queue, "a", data, now, answer_id=job_id) for data, job_id in (("first", "1"), ("second", "2"))
         ]
         before = deadlocks(url)
-        with held(monkeypatch, "mark_used", PostgresInbox) as hold, ThreadPoolExecutor(2) as pool:
+        with held(monkeypatch, "mark_used", PostgresInbox, MariaInbox) as hold, ThreadPoolExecutor(2) as pool:
             saving = pool.submit(two.save, change)
             assert hold.there.wait(60)
             coming = pool.submit(two.other.answer, batch, now)
@@ -436,8 +440,23 @@ class TestPostgresLocks:
         assert deadlocks(url) == before
 
 
+@contextmanager
+def key_locked(url: str, number: int) -> Iterator[Any]:
+    """A connection in a transaction that has locked a key as the store does."""
+    if url.startswith("postgres"):
+        with closing(psycopg.connect(url)) as conn:
+            conn.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+            yield conn
+    else:
+        with closing(pymysql.connect(**options_of(url))) as maria:
+            query = "INSERT INTO hipq_locks (number) VALUES (%s) ON DUPLICATE KEY UPDATE taken = taken + 1"
+            maria.cursor().execute(query, (number % LOCKS + 1,))
+            yield maria
+
+
 def deadlocks(url: str) -> int:
-    if url.startswith("sqlite"):
+    """MariaDB counts only those of the whole server, where other tests are."""
+    if not url.startswith("postgres"):
         return 0
     with closing(psycopg.connect(url, autocommit=True)) as conn:
         threading.Event().wait(1.1)  # a backend reports what it has counted about once a second

@@ -60,6 +60,7 @@ def make_app(url: str, folder: Path) -> Hipq:
 
 
 LIMIT = 10
+TIMED_LIMIT = 3
 SHARES = {"east": 40, "north": 30, "west": 30}
 
 
@@ -86,6 +87,25 @@ def make_limited(url: str, folder: Path) -> Hipq:
     return app
 
 
+def make_timed(url: str, folder: Path) -> Hipq:
+    """Each run notes when it began and ended: what runs is within what is held."""
+    app = Hipq("timed", url)
+
+    @app.queue("timed", throttle_limit=TIMED_LIMIT).job
+    def work(job: Job[Any]) -> Any:
+        began = time.monotonic_ns()
+        time.sleep(job.id % 7 / 100)
+        with open(folder / "ran", "ab", buffering=0) as file:
+            file.write(f"{job.id} {began} {time.monotonic_ns()}\n".encode())
+        return job.data
+
+    @app.queue("answered").job(timeout=600)
+    def asks(_job: Job[Any]) -> Wait:
+        return Wait()
+
+    return app
+
+
 def make_throttled(url: str, folder: Path) -> Hipq:
     app = Hipq("crash", url)
 
@@ -105,7 +125,9 @@ def make_throttled(url: str, folder: Path) -> Hipq:
     return app
 
 
-MAKERS = {"jobs": make_app, "limited": make_limited, "throttled": make_throttled, "load": make_load}
+MAKERS = {
+    "jobs": make_app, "limited": make_limited, "throttled": make_throttled, "timed": make_timed, "load": make_load,
+}  # fmt: skip
 
 if __name__ == "__main__":
     url, folder, lease, which = sys.argv[1:]

@@ -23,8 +23,10 @@ class Workers:
         self._count = count
         self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self) -> subprocess.Popen[str]:
-        process = processes.Popen(self._command, cwd=ROOT)
+    def start(self, url: str = "") -> subprocess.Popen[str]:
+        """One more; at another URL, if they differ."""
+        command = [*self._command[:3], url or self._command[3], *self._command[4:]]
+        process = processes.Popen(command, cwd=ROOT)
         self.processes.append(process)
         return process
 

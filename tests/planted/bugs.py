@@ -7,6 +7,7 @@ from tests.planted.bug import Bug
 from tests.planted.counters import COUNTER_BUGS
 from tests.planted.handlers import HANDLER_BUGS
 from tests.planted.lanes import LANE_BUGS
+from tests.planted.mariadb import MARIADB_BUGS
 from tests.planted.rules import RULE_BUGS
 
 SQLITE = "stores/sqlite/store.py"
@@ -127,4 +128,5 @@ BUGS = (
     *HANDLER_BUGS,
     *ANSWER_BUGS,
     *COUNTER_BUGS,
+    *MARIADB_BUGS,
 )  # fmt: skip

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
+from functools import cache
 
+import msgspec
+import pymysql
 import pytest
 
+from hipq import Hipq, Job
 from hipq.errors import Invalid, SchemaError, StoreRefused, StoreUnavailable
 from hipq.stores.mariadb.address import options_of
 from hipq.stores.mariadb.store import MariaStore
 from hipq.stores.open import open_guest, open_store, url_of
 from tests.contract.jobs import add, everything, new
 from tests.contract.test_mariadb import MariaDatabase
+from tests.crash.workers import eventually
 from tests.mariadb_server import OwnMariaDB, admin, fresh_maria
 
 
@@ -21,6 +27,16 @@ from tests.mariadb_server import OwnMariaDB, admin, fresh_maria
 def server() -> Iterator[OwnMariaDB]:
     with OwnMariaDB(in_memory=True) as server:
         yield server
+
+
+Servers = Callable[[str], OwnMariaDB]
+"""A server that takes packets of so many bytes."""
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield cache(lambda packet: stack.enter_context(OwnMariaDB(in_memory=True, max_allowed_packet=packet)))
 
 
 @pytest.fixture
@@ -51,8 +67,7 @@ def test_sessions_that_the_server_has_cut_are_not_used(server: OwnMariaDB, store
     add(store, [new(queue)])
     with admin(server.url) as conn:
         cursor = conn.cursor()
-        cursor.execute("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()")
-        for (process,) in cursor.fetchall():
+        for process in sessions(cursor):
             cursor.execute(f"KILL {process}")
     add(store, [new(queue)])
     assert len(everything(store, queue)) == 2
@@ -109,3 +124,84 @@ def test_words_say_the_same_as_a_url() -> None:
 def test_urls_that_say_no_database_are_refused(url: str) -> None:
     with pytest.raises(Invalid):
         url_of(url)
+
+
+def test_a_session_that_was_idle_for_too_long_is_not_used(server: OwnMariaDB) -> None:
+    with admin(server.url) as conn:
+        cursor = conn.cursor()
+        cursor.execute("SET GLOBAL wait_timeout = 1")
+        try:
+            with closing(MariaStore(server.url)) as store:
+                store.migrate()
+                queue = store.queue("shop", "idle", "shop_idle").number
+                add(store, [new(queue)])
+                eventually(lambda: sessions(cursor) == [], 20, "the server cuts what is idle")
+                add(store, [new(queue)])
+                assert len(everything(store, queue)) == 2
+        finally:
+            cursor.execute("SET GLOBAL wait_timeout = 28800")
+
+
+def test_an_engine_whose_sessions_are_cut_again_and_again_runs_each_job_once(server: OwnMariaDB) -> None:
+    app = Hipq("cut", server.url)
+    ran: list[int] = []
+    over = threading.Event()
+
+    @app.queue("jobs").job
+    def work(job: Job[None]) -> None:
+        ran.append(job.id)
+        over.wait(0.01)
+
+    app.migrate()
+    ids = [int(job_id) for job_id in work.enqueue_many([None] * 300)]
+    engine = threading.Thread(target=lambda: app.run(until_empty=True))
+    engine.start()
+    eventually(lambda: ran, 60, "the engine has begun")
+    cuts = 0
+    with admin(server.url) as conn:
+        cursor = conn.cursor()
+        while engine.is_alive() and cuts < 40:
+            for process in sessions(cursor):
+                with suppress(pymysql.Error):  # it ended by itself
+                    cursor.execute(f"KILL {process}")
+                    cuts += 1
+            engine.join(0.02)
+    engine.join(60)
+    assert not engine.is_alive()
+    assert cuts == pytest.approx(40, abs=20)
+    assert sorted(ran) == ids
+    assert {(app.job(job_id).code, app.job(job_id).state) for job_id in ids} == {("ok", "final")}
+    app.close()
+
+
+@pytest.mark.parametrize("character", ["x", "'", '"', "\\", "é"])
+@pytest.mark.parametrize("packet", ["64M", "16M"])
+def test_a_result_of_16_mb_is_kept_or_refused_in_a_sentence(packet: str, character: str, servers: Servers) -> None:
+    """Quotes take twice their room in a statement. A job whose result the server does not take has failed, and says
+    what to set; the others of its batch are saved."""
+    app = Hipq("large", servers(packet).url)
+    size = len(msgspec.json.encode(character)) - 2
+    text = character * ((16 << 20) // size - 10)
+
+    @app.queue("jobs").job
+    def work(job: Job[bool]) -> str:
+        return text if job.data else "small"
+
+    app.migrate()
+    small, large = work.enqueue(False), work.enqueue(True)
+    app.run(until_empty=True)
+    assert app.job(small).result == "small"
+    job = app.job(large)
+    if packet == "64M":
+        assert (job.code, job.result == text) == ("ok", True)
+    else:
+        assert job.code == "error"
+        assert job.fault
+        assert "max_allowed_packet" in job.fault.message
+    app.close()
+
+
+def sessions(cursor: pymysql.cursors.Cursor) -> list[int]:
+    """Those of others."""
+    cursor.execute("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'")
+    return [process for (process,) in cursor.fetchall()]

@@ -8,7 +8,7 @@ from typing import Any
 
 from hipq.errors import Invalid, StoreBusy
 from hipq.stores.lent import driver_connection
-from hipq.stores.mariadb.connection import is_deadlock, number_of, translated
+from hipq.stores.mariadb.connection import PROCESS, is_deadlock, number_of, translated
 from hipq.stores.mariadb.flavour import MODES, flavour_of
 
 
@@ -21,8 +21,7 @@ class Borrowed:
     def __init__(self, conn: Any) -> None:
         self.conn = conn
         self._depth = 0
-        query = "SELECT VERSION(), CONNECTION_ID(), @@auto_increment_increment, @@sql_mode"
-        ((version, self.process, self.step, self.mode),) = self.run(query).fetchall()
+        ((version, self.process, self.mode),) = self.run(f"SELECT VERSION(), {PROCESS}, @@sql_mode").fetchall()
         self.flavour = flavour_of(version)
         self.begins = bool(conn.get_autocommit()) and not self.in_transaction
 

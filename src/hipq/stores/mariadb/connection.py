@@ -41,6 +41,8 @@ POOL_SIZE: Final = 10
 POOL_SECONDS: Final = 1.5
 TRIES: Final = 8
 """How often a transaction begins that was a deadlock's victim."""
+PROCESS: Final = "CONNECTION_ID() * @@auto_increment_increment + @@auto_increment_offset - 1"
+"""What tells a connection from all others: each node of a cluster counts its own, and has an offset of its own."""
 _CONNECT_SECONDS: Final = 4
 _CLOSED: Final = "MariaDB: this store was closed"
 _DEADLOCKS: Final = (ER.LOCK_DEADLOCK, 1020)  # the second: a row changed between its read and its lock
@@ -83,9 +85,8 @@ class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
     largest = 1 << 30
     """Bytes that a statement may have: the server's `max_allowed_packet`."""
     process = 0
+    """A number that no other connection has, on whatever node of a cluster."""
     _read_timeout: float
-    step = 1
-    """By how much an AUTO_INCREMENT grows: more than one on a node of Galera."""
 
     def settle_in(self) -> None:
         """Settings that the texts of our statements rely on, whatever the server has by default."""
@@ -93,8 +94,7 @@ class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         self.run(f"SET NAMES utf8mb4 COLLATE {self.flavour.collation}")
         self.run(self.flavour.settings)
-        found = self.run("SELECT @@max_allowed_packet, CONNECTION_ID(), @@auto_increment_increment").fetchall()
-        ((self.largest, self.process, self.step),) = found
+        ((self.largest, self.process),) = self.run(f"SELECT @@max_allowed_packet, {PROCESS}").fetchall()
 
     def run(self, query: str, values: Mapping[str, Any] | Sequence[Any] | None = None) -> Cursor:
         cursor = Cursor(self)
@@ -148,7 +148,8 @@ def in_transaction(conn: Session, work: Callable[[], T]) -> T:
             with conn.transaction():
                 return work()
         except pymysql.Error as error:
-            if not is_deadlock(error):
+            # On a cluster a row of another node may come between our look and our write: then it is a duplicate.
+            if not is_deadlock(error) and number_of(error) != ER.DUP_ENTRY:
                 raise
             time.sleep(0.001 * n * n)
     with conn.transaction():

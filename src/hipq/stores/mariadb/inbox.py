@@ -49,8 +49,12 @@ class MariaInbox(SqlInbox):
             cursor = self._sql.execute(
                 query, {f"v{n}": value for n, value in enumerate(v for row in values for v in row)}
             )
-            step = self._sql.conn.step
-            numbers += range(cursor.lastrowid, cursor.lastrowid + step * len(some), step)
+            if cursor.description:
+                numbers += [number for (number,) in cursor.fetchall()]
+            else:
+                first = cursor.lastrowid
+                ((step,),) = self._sql.execute("SELECT @@auto_increment_increment", {}).fetchall()
+                numbers += range(first, first + step * len(some), step)
         return numbers
 
     def pending(

@@ -55,6 +55,8 @@ class MariaReader(QueueReader):
 
 
 class MariaRulebook(Rulebook):
+    writes_claims = True
+
     def __init__(self, clock: Callable[[], int], tell: Callable[[Sql, Mapping[int, RankPosition]], None]) -> None:
         super().__init__(clock)
         self._tell = tell

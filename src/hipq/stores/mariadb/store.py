@@ -15,7 +15,7 @@ import pymysql
 
 from hipq.job.activity import COUNTERS, MINUTE, beginning
 from hipq.job.answer import UNUSED
-from hipq.job.model import Change, queue_of
+from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
 from hipq.job.when import SECOND
 from hipq.stores.claim_groups import TOP
@@ -26,10 +26,12 @@ from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
 from hipq.stores.mariadb import schema
 from hipq.stores.mariadb.connection import (
     ANSWER_SECONDS,
+    BUSY,
     LONG_SECONDS,
     POOL_SIZE,
     Connections,
     is_deadlock,
+    number_of,
 )
 from hipq.stores.mariadb.dialect import MariaSql, Text, spelled, statements
 from hipq.stores.mariadb.inbox import MariaInbox
@@ -171,11 +173,15 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
         return self._reading(long=True)
 
     def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
-        with self._writing() as sql:
-            return sql.changed(name, queue, **values)
+        return self._transaction(lambda sql: sql.changed(name, queue, **values), patient=False)
 
     def _forget_leases(self, sql: Sql) -> None:
         sql.changed("forget_leases")
+
+    def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
+        if engine_id is None:
+            self._changed_if_any("forget_leases")
+        return super().owned(queues, engine_id, limit)
 
     # -- the turn ---------------------------------------------------------------------------------------------------
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
@@ -291,7 +297,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
                 try:
                     sql.found("locked", queue)
                 except pymysql.Error as error:
-                    if is_deadlock(error) or not conn.open:
+                    if is_deadlock(error) or number_of(error) not in BUSY:
                         raise
                     found.add(queue)
                 with suppress(pymysql.Error):

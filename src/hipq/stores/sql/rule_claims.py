@@ -72,6 +72,9 @@ def head_of(row: Sequence[Any]) -> Head:
 class Rulebook(ABC):
     """The rules of queues, and the jobs that they let start. `clock`: the time under the lock."""
 
+    writes_claims = False
+    """Every claim under limits writes the row it has locked, also where there is nothing new to remember."""
+
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._past: dict[int, Past] = {}
@@ -116,7 +119,8 @@ class Rulebook(ABC):
         return self.reader(sql, claim.queue, now).these(picked.ids)
 
     def _remembered(self, sql: Sql, claim: Claim, found: Ruled, picked: Picked) -> Picked:
-        if found.rules.in_force and picked.memory != found.memory:  # without limits the row is not locked
+        is_new = picked.memory != found.memory or (self.writes_claims and picked.ids)
+        if found.rules.in_force and is_new:  # without limits the row is not locked
             sql.changed("remember", claim.queue, memory=picked.memory)
         return picked
 

@@ -15,6 +15,7 @@ CREATE TABLE hipq_queues (              -- a row, locked, is the queue's admissi
   rules LONGTEXT NOT NULL DEFAULT ('{}'),     -- limits, pauses: see hipq.limits.rules
   admission LONGTEXT NOT NULL DEFAULT ('{}'), -- what limits must remember from claim to claim
   crons BIGINT NOT NULL DEFAULT 0,      -- how often its schedules were changed
+  claims BIGINT NOT NULL DEFAULT 0,     -- how often jobs were claimed under limits: who writes this row collides with whoever else does
   UNIQUE KEY hipq_queues_table ("table"),
   UNIQUE KEY hipq_queues_name (app, name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {bin};
