@@ -217,7 +217,7 @@ class Hipq:
         raises, some thousands may be stored: give each an `answer_id`, and deliver all of them again."""
         from hipq.answers.arrive import arrive_many  # most programs bring one at a time
 
-        news = arrive_many(answers, self.declared.find)
+        news = arrive_many(answers, self.declared.find, self.store.now())
         return [delivered.outcome for delivered in self.answers.deliver(news)]
 
     aanswer_many = awaitable(answer_many)
