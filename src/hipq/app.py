@@ -207,7 +207,7 @@ class Hipq:
         `answer_id` tells the answer from others to the key: a second one with the same id is a duplicate. `error`: it
         says that the work failed. `attempt`: the attempt it is for, for job types that refuse answers to others.
         `tenant`: the tenant of a daemon whose job is meant; without it, a job that has no tenant."""
-        options = {"answer_id": answer_id, "error": error, "attempt": attempt, "tenant": tenant}
+        options: dict[str, Any] = {"answer_id": answer_id, "error": error, "attempt": attempt, "tenant": tenant}
         return self.answers.deliver([self.declared.find(queue).arrived(type, key, data, **options)])[0].outcome
 
     aanswer = awaitable(answer)
@@ -217,7 +217,7 @@ class Hipq:
         raises, some thousands may be stored: give each an `answer_id`, and deliver all of them again."""
         from hipq.answers.arrive import arrive_many  # most programs bring one at a time
 
-        news = arrive_many(answers, self.declared.find)
+        news = arrive_many(answers, self.declared.find, self.store.now())
         return [delivered.outcome for delivered in self.answers.deliver(news)]
 
     aanswer_many = awaitable(answer_many)

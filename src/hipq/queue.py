@@ -263,11 +263,11 @@ class Queue:
         """How long it keeps answers: what this program's code says or, if that says nothing, what others' did."""
         return self.declared.keeping if self.declared.keeping != DEFAULT_KEEPING else self.rules.keeping
 
-    def arrived(self, job_type: str, key: str, data: Any, **options: Any) -> NewAnswer:
-        """An answer to one of its jobs. The job type need not be known here."""
+    def arrived(self, job_type: str, key: str, data: Any, *, now: int = 0, **options: Any) -> NewAnswer:
+        """An answer to one of its jobs. The job type need not be known here. `now`: the time, if it was asked for."""
         from hipq.answers.arrive import arrive  # a program that only adds jobs need not load it
 
-        known, now = self.known(names.job_type(job_type)), self.app.store.now()
+        known, now = self.known(names.job_type(job_type)), now or self.app.store.now()
         return arrive(self.number, job_type, key, data, now, spec=known, keeping=self.keeping, **options)
 
     def is_known(self, job_type: str) -> bool:

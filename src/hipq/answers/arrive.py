@@ -70,7 +70,7 @@ def arrive(
     )
 
 
-def arrive_many(answers: Iterable[Mapping[str, Any]], queue: Callable[[str], AnyQueue]) -> list[NewAnswer]:
+def arrive_many(answers: Iterable[Mapping[str, Any]], queue: Callable[[str], AnyQueue], now: int) -> list[NewAnswer]:
     """The answers that `Hipq.answer_many` is given; Invalid before anything is stored, if one of them is wrong."""
     if not isinstance(answers, Iterable):
         raise Invalid(f"answers must be a list of mappings, not {shown(answers)}")
@@ -81,7 +81,7 @@ def arrive_many(answers: Iterable[Mapping[str, Any]], queue: Callable[[str], Any
         if unknown := one.keys() - FIELDS:
             raise Invalid(f"an answer has no {', '.join(map(str, unknown))}: {', '.join(sorted(FIELDS))}")
         options = {name: value for name, value in one.items() if name not in ("queue", "type", "key", "data")}
-        news.append(queue(one["queue"]).arrived(one["type"], one["key"], one.get("data"), **options))
+        news.append(queue(one["queue"]).arrived(one["type"], one["key"], one.get("data"), now=now, **options))
     return news
 
 

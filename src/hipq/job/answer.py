@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime, timedelta
-from typing import Final, Generic
+from functools import cache
+from typing import TYPE_CHECKING, Final, Generic
 
 import msgspec
 
@@ -14,6 +15,9 @@ from hipq.job.fault import ANSWER, Fault, FaultKind, clean
 from hipq.job.model import Row, column
 from hipq.job.typevars import A
 from hipq.job.when import SECOND, seconds, to_datetime
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
 
 NEW: Final = "new"
 BUFFERED: Final = "buffered"
@@ -219,18 +223,22 @@ class Answer(Generic[A]):
 
 def number_of(*texts: str) -> int:
     """A number for texts: 64 bits of a hash, so that two hardly ever share one."""
-    from hashlib import blake2b  # most programs deliver no answers
-
-    return int.from_bytes(blake2b("\0".join(texts).encode(), digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(_blake2b()("\0".join(texts).encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def body_hash(data: str, error: bool) -> str:
     """The hash of what a body says, not of how it is written: the order of keys does not count."""
-    from hashlib import blake2b  # most programs deliver no answers
-
     if "{" in data:
         data = msgspec.json.encode(msgspec.json.decode(data), order="sorted").decode()
-    return blake2b(data.encode(), digest_size=16, key=b"error" if error else b"").hexdigest()
+    return _blake2b()(data.encode(), digest_size=16, key=b"error" if error else b"").hexdigest()
+
+
+@cache
+def _blake2b() -> type[blake2b]:
+    """Imported once, since that costs more than a hash; and not before, since most programs deliver no answers."""
+    from hashlib import blake2b
+
+    return blake2b
 
 
 def fault_of(answer: Kept) -> Fault:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from hipq.job import transitions, waiting
@@ -40,16 +42,23 @@ def progressed(row: Row, extend: float, now: int) -> Row:
 def answered(row: Row, now: int) -> Row:
     """The job has its answer, for its answer handler to look at. A pending retry is off (case 5); such a job counts
     against no limit, since it gave back what it held when it failed."""
-    path = {RUNNING: (), ERROR: (RETRY, RUNNING), RETRY: (RUNNING,)}[row.state]
     wait = waiting.load(row.wait).anew()
     if row.phase != WAITING:  # its time was over: if more answers are to come, it has as long again
         wait = replace(wait, until=later(now, row.timeout), cause=None)
+    return _with_answer(
+        row, now, phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1, update_time=now
+    )
+
+
+def _with_answer(row: Row, now: int, **changes: Any) -> Row:
+    path = {RUNNING: (), ERROR: (RETRY, RUNNING), RETRY: (RUNNING,)}[row.state]
     return replace(
         row,
-        state=follow(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
+        state=follow(row.state, *path),
         crashes=min(row.crashes, ALONE),  # it has not crashed over this
-        history=remember(row.history, now, JobEvent.ANSWERED), update_time=now,
-    )  # fmt: skip
+        history=remember(row.history, now, JobEvent.ANSWERED),
+        **changes,
+    )
 
 
 def agreed(row: Row, fence: bool, calls_off: bool) -> Row:
@@ -60,7 +69,7 @@ def agreed(row: Row, fence: bool, calls_off: bool) -> Row:
 
 def ended_by(row: Row, result: str, now: int) -> Row:
     """The answer is the job's result: it has no answer handler."""
-    return replace(transitions.succeeded(answered(row, now), result, 200, now), token=row.token + 1)
+    return transitions.succeeded(_with_answer(row, now), result, 200, now)
 
 
 def unread(row: Row, fault: Fault, now: int) -> Row:

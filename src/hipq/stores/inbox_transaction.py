@@ -138,7 +138,7 @@ def read_candidates(inbox: InboxTransaction, answers: Numbered, now: int, instea
     applied = _applied(inbox, answers, rows)
     pending = _pending(
         inbox,
-        [row for row in rows.values() if takes(row) and row.phase != WAITING],  # when it began to wait, it looked
+        [row for row in rows.values() if row.phase != WAITING and takes(row)],  # when it began to wait, it looked
         {row.id: answers[number].fence for number, row in rows.items()},
         now,
     )

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from hipq.daemon.http.reply import HttpError
 from hipq.errors import Invalid
-from hipq.job.payload import DEPTH_LIMIT
+from hipq.job.payload import DEPTH_LIMIT, has_long_number
 
 MOST_COMMAS: Final = 1_000_000
 """In one body, between so many values: each takes some hundred bytes while it is read."""
-_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 _Raw: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -72,7 +70,7 @@ def _check_size(body: bytes) -> None:
 def _element(text: bytes) -> bytes:
     """Most come as compact as they are to be, and then there is nothing wrong with them: read and written again they
     are the same."""
-    if text.count(b"[") + text.count(b"{") < DEPTH_LIMIT and not _LONG_NUMBER.search(text):
+    if text.count(b"[") + text.count(b"{") < DEPTH_LIMIT and not has_long_number(text):
         try:
             value = msgspec.json.decode(text)
             if isinstance(value, str):

@@ -65,11 +65,14 @@ class Session(psycopg.Connection[TupleRow]):
     """When the caller of the next statement began to wait, if that was before it."""
     unanswered = False
     """The server was silent for too long, and the connection has been cut."""
+    text_encoding: str
+    """How texts are sent, by Python's name for it. To ask psycopg each time costs as much as to encode some."""
     shortcut_uses: dict[bytes, int]
     """How often each shortcut was used here: never, once, or more often; then it is prepared."""
 
     def settle_in(self) -> None:
         """Find out if a pooler is in between, and make our settings; behind one they end with this statement."""
+        self.text_encoding = self.info.encoding
         self.shortcut_uses = {}
         pid = self.info.backend_pid
         query = "SELECT pg_backend_pid() <> %s" + ", set_config(%s, %s, pg_backend_pid() <> %s)" * len(_SETTINGS)

@@ -37,8 +37,7 @@ class Shortcut:
         if not isinstance(conn, Session) or conn.pooled or not self._is_prepared(conn):
             row = conn.execute(self._query, values, prepare=False).fetchone()
             return row[0] if row else None
-        encoding = conn.info.encoding
-        given = [_in_text(values[name], encoding) for name in self._order]
+        given = [_in_text(values[name], conn.text_encoding) for name in self._order]
         try:
             found = self._run(conn, given)
         except psycopg.errors.InvalidSqlStatementName:  # psycopg drops all that is prepared when a table is altered
@@ -69,7 +68,7 @@ class Shortcut:
 def _answer(conn: Session) -> PGresult:
     found: PGresult = conn.wait(generators.execute(conn.pgconn))[-1]
     if found.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-        raise psycopg.errors.error_from_result(found, conn.info.encoding)
+        raise psycopg.errors.error_from_result(found, conn.text_encoding)
     return found
 
 
