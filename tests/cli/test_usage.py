@@ -18,7 +18,7 @@ from tests.cli.conftest import HipqCommand
 from tests.servers import OwnPostgres, fresh_database
 
 BAD_USAGE = {
-    "no command": (),
+    "no command of a group": ("queue",),
     "no such command": ("fly",),
     "no such option": ("worker", "shop:app", "--fly"),
     "an option without its value": ("enqueue", "shop:app", "orders", "quick", "--key"),
