@@ -21,7 +21,7 @@ main()
 
 def test_who_interrupts_it_while_it_is_read_in_sees_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
 def test_it_is_what_the_program_and_the_module_run() -> None:

@@ -83,7 +83,7 @@ def test_a_tenant_is_removed_if_that_is_meant(hipq: HipqCommand, url: str, tenan
     assert "say --yes" in ran.complaint
     assert hipq("tenant", "remove", "acme", "--yes", "--db", url).out == "removed tenant acme\n"
     assert tenants.list() == []
-    assert "its jobs may still be here" in hipq("tenant", "add", "acme", "--db", url).complaint
+    assert "its jobs, handlers and secrets may still be here" in hipq("tenant", "add", "acme", "--db", url).complaint
     assert hipq("tenant", "add", "acme", "--again", "--db", url).status == 0
 
 

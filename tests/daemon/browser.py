@@ -58,6 +58,10 @@ def _from_debian() -> str:
     return _installed()
 
 
+class Left(Exception):
+    """The browser has gone on to another page before this one had an answer."""
+
+
 class Browser:
     """One page of a browser. What the page asks the network for, and what it complains about, is kept."""
 
@@ -126,8 +130,15 @@ class Browser:
         return found["result"].get("value")
 
     def eventually(self, expression: str) -> Any:
-        """The value of an expression, once it is true."""
-        return self._until(lambda: self.evaluate(expression))
+        """The value of an expression, once it is true. A page that leaves at that moment has none."""
+
+        def value() -> Any:
+            try:
+                return self.evaluate(expression)
+            except Left:
+                return None
+
+        return self._until(value)
 
     def picture(self, *, whole: bool = False) -> bytes:
         """A PNG of what is seen, or of the whole page."""
@@ -142,6 +153,8 @@ class Browser:
         while True:
             got = self._next(until)
             if got.get("id") == self._number:
+                if "navigated" in got.get("error", {}).get("message", ""):
+                    raise Left(method)
                 assert "error" not in got, (method, got["error"])
                 return dict(got["result"])
 

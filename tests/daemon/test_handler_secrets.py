@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Iterator
-from contextlib import closing
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from standardwebhooks.webhooks import Webhook
 
@@ -32,6 +29,7 @@ from hipq.stores.protocols import Store
 from tests.daemon.api_serving import Daemon, Site, Tenant, eventually
 from tests.databases import STORES, fresh
 from tests.engine.conftest import url
+from tests.stores.dumped import dumped as all_rows
 
 __all__ = ["url"]
 CANARY = "canary-7b1f'\"\\é/+x"
@@ -89,16 +87,8 @@ def final(tenant: Tenant, job_id: str) -> dict[str, Any]:
 
 
 def dumped(url: str, folder: Path) -> bytes:
-    """All that the database has, as files or as rows."""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as db:
-            text = "\n".join(db.iterdump()).encode()
-        return text + b"".join(path.read_bytes() for path in folder.glob("daemon.db*"))
-    with psycopg.connect(url) as db:
-        tables = db.execute("SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'public'")
-        return b"".join(
-            str(db.execute(f"SELECT * FROM {table}".encode()).fetchall()).encode() for (table,) in tables.fetchall()
-        )
+    """All that the database has, as rows, and as files where it is one."""
+    return all_rows(url) + b"".join(path.read_bytes() for path in folder.glob("daemon.db*"))
 
 
 def test_a_secret_is_nowhere_but_where_it_should_be(served: Site, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def options() -> dict[str, dict[str, str]]:
     """By scheme the options that the table has, and what is usual."""
     found: dict[str, dict[str, str]] = {scheme: {} for scheme in NAMES.values()}
     whose: list[str] = []
-    table = TEXT[TEXT.index("| | option | usual | |") : TEXT.index("### What the servers")]
+    table = TEXT[TEXT.index("| | option | default | |") : TEXT.index("### How to set up the servers")]
     for who, option, usual in re.findall(r"^\| ([\w, ]*) ?\| `?([\w. ]+)`? \| ([^|]*) ?\|", table, flags=re.MULTILINE):
         if option == "option":
             continue

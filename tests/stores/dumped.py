@@ -5,17 +5,19 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-import psycopg
+from tests.databases import sql
+
+_TABLES = {
+    "postgres": "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = 'public'",
+    "mariadb": "SELECT concat('`', table_name, '`') FROM information_schema.tables WHERE table_schema = database()",
+}
 
 
 def dumped(url: str) -> bytes:
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn:
             return "\n".join(conn.iterdump()).encode()
-    with psycopg.connect(url, autocommit=True) as pg:
-        tables = pg.execute(
-            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables "
-            "WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
-        ).fetchall()
-        found = [pg.execute(f"SELECT t::text FROM {name} t".encode()).fetchall() for (name,) in tables]
-        return "\n".join(text for rows in found for (text,) in rows).encode()
+    kind = "mariadb" if url.startswith("mariadb") else "postgres"
+    rows = [row for (table,) in sql(url, _TABLES[kind]) for row in sql(url, f"SELECT * FROM {table}")]
+    assert rows
+    return "\n".join(str(value) for row in rows for value in row).encode()

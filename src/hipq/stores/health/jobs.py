@@ -103,9 +103,10 @@ class Jobs:
 
     def not_runnable(self, now: int) -> list[Sample]:
         """Of the jobs whose turn is next: those of tenants that no daemon could run, without a handler or a secret."""
+        time = self._words.run_time
         query = (
             "SELECT min(id), count(*) FROM (SELECT id, tenant, job_type, exitcode FROM {_stage} "
-            "WHERE phase = 'scheduled' AND scheduled_run_time > :now ORDER BY scheduled_run_time LIMIT :many) AS next "
+            f"WHERE phase = 'scheduled' AND {time} > :now ORDER BY {time} LIMIT :many) AS next "
             "WHERE tenant <> '' AND exitcode = :status GROUP BY tenant, job_type ORDER BY 1"
         )
         counts = dict(self._ask(query, now=now, many=COUNTED, status=NOT_RUNNABLE))
