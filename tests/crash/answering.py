@@ -41,6 +41,8 @@ LEASE: Final = 1.0
 KILLS: Final = 6
 """The fewest that make a soak."""
 LONG: Final = 600.0
+WHOLE: Final = "."
+"""How a line of a note ends."""
 
 
 class Case(NamedTuple):
@@ -93,14 +95,16 @@ class Scene(NamedTuple):
     folder: str
     case: Case
 
-    def note(self, file: str, line: str) -> None:
-        """One write, which is there whoever dies after it."""
+    def note(self, file: str, *lines: str) -> None:
+        """One write, which is there whoever dies after it. Who is killed within it may leave a part of it: that part is
+        no line, and does not run into the next one."""
         with open(f"{self.folder}/{file}", "ab", buffering=0) as target:
-            target.write(line.encode() + b"\n")
+            target.write("".join(f"\n{line}{WHOLE}" for line in lines).encode())
 
     def noted(self, file: str) -> list[str]:
         path = Path(self.folder, file)
-        return path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().split("\n") if path.exists() else []
+        return [line.removesuffix(WHOLE) for line in lines if line.endswith(WHOLE)]
 
     @property
     def killed(self) -> bool:
@@ -287,9 +291,8 @@ def answering(scene: Scene) -> None:
         ]
         outcomes = app.answer_many(some)
         scene.die("answers: not acknowledged")
-        scene.note(
-            "acks", "\n".join(f"{answer_id} {outcome}" for (_, answer_id), outcome in zip(todo, outcomes, strict=True))
-        )
+        lines = [f"{answer_id} {outcome}" for (_, answer_id), outcome in zip(todo, outcomes, strict=True)]
+        scene.note("acks", *lines)
     else:
         for number, (key, answer_id) in enumerate(todo):
             if case.apart and number:
@@ -516,7 +519,7 @@ def bringing(soak: Soak, side: int) -> None:
             ]
             outcomes = app.answer_many(some)
             lines = [f"{one.key} {one.id} {outcome}" for one, outcome in zip(due, outcomes, strict=True)]
-            soak.scene.note(f"acks{side}", "\n".join(lines))
+            soak.scene.note(f"acks{side}", *lines)
         time.sleep(0.01)
 
 
