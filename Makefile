@@ -131,7 +131,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python $@ install pip; }
 
 .venv/installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dashboard]'
 	@touch $@
 
 .venv/installed-dev: pyproject.toml | $(BIN)/python

@@ -24,6 +24,7 @@ import pytest
 from hipq import Hipq, Job
 from hipq.benchmark.interruption import Interruption
 from hipq.demo import shop, summary
+from hipq.demo.afterwards import suggestions
 from hipq.demo.exchange import Reception
 from hipq.demo.files import FILE, chosen_file
 from hipq.demo.news import News
@@ -133,6 +134,14 @@ def test_what_it_suggests_can_be_pasted(folder: Path) -> None:
     assert "it is scheduled for" in said[1]
     assert re.findall(r" late ", said[2])
     assert "pick-up" in said[3]
+
+
+def test_what_the_dashboard_needs_is_said_where_it_is_missing(
+    facts: DemoFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "pip install" not in suggestions(facts, "sqlite:///demo.db")[0].why
+    monkeypatch.setattr("hipq.demo.afterwards.find_spec", lambda name: None if name == "jinja2" else object())
+    assert "pip install 'hipq[dashboard]' first" in suggestions(facts, "sqlite:///demo.db")[0].why
 
 
 def test_without_a_terminal_it_tells_in_lines_that_are_not_too_many(folder: Path) -> None:

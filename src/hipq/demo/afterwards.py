@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,9 @@ class Suggestion(NamedTuple):
 
 def suggestions(facts: DemoFacts, url: str) -> list[Suggestion]:
     hipq, db = _program(), shlex.quote(url)
+    needs = "" if find_spec("jinja2") and find_spec("uvicorn") else " (pip install 'hipq[dashboard]' first)"
     return [
-        Suggestion("all of it, in a browser", f"{hipq} dashboard --db {db}"),
+        Suggestion(f"all of it, in a browser{needs}", f"{hipq} dashboard --db {db}"),
         Suggestion("a job with an eventful life", f"{hipq} job show --db {db} {_eventful(facts).id}"),
         Suggestion("what a job is waiting for", f"{hipq} job why --db {db} {facts.tomorrow}"),
         Suggestion("answers that came too late", f"{hipq} answers list --db {db} --state late"),
