@@ -117,7 +117,7 @@ def _stream(fd: int, mode: str, like: Any) -> Any:
     raw.name = like.name
     stream = io.TextIOWrapper(
         buffer, like.encoding, like.errors, None if mode == "r" else "\n",
-        line_buffering=raw.isatty() or fd == 2, write_through=like.write_through,
+        line_buffering=(raw.isatty() or fd == 2) and not like.write_through, write_through=like.write_through,
     )  # fmt: skip
     stream.mode = mode  # type: ignore[misc]
     return stream
