@@ -13,6 +13,7 @@ from bench.lines import PAYLOAD, ROUNDS, Bench, Broken, Line
 from bench.measure import best, seconds
 from hipq import Answer, Job, Ok, Queue, Wait
 from hipq.job.states import WAITING
+from hipq.job.units import UNIT
 
 Answering = Callable[[Queue, list[str]], None]
 Side = tuple[Answering, tuple[Queue, list[str]]]
@@ -147,6 +148,6 @@ class Answers:
 
     def _check(self, queue: Queue, count: int) -> None:
         """So many wait, and nobody else holds anything."""
-        held = sum(self._bench.app.store.limits(queue.number).held.values())
+        held = sum(self._bench.app.store.limits(queue.number).held.values()) // UNIT
         if held != count or (count and not self._bench.app.jobs(queue.name, phase=WAITING, limit=1)):
             raise Broken(f"queue {queue.name}: {held} jobs wait, not {count}")

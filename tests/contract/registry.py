@@ -54,6 +54,17 @@ class TestQueues:
         assert other.queue(shop, "orders", f"{shop}_orders") == first
         assert other.get(job_id) is not None
 
+    def test_numbers_can_be_moved_on(self, store: Store, other: Store, shop: str) -> None:
+        """The databases of several shards must not use the same."""
+        first = store.queue(shop, "orders", f"{shop}_orders")
+        last = store.answer([answer(first.number, "early")], NOW)[0].id
+        store.number_above(first.number + 3, last + 1_000)
+        other.number_above(1, 1)  # which is long past
+        second = other.queue(shop, "more", f"{shop}_more")
+        assert second.number > first.number + 3
+        assert store.answer([answer(second.number, "early")], NOW)[0].id > last + 1_000
+        assert store.queue(shop, "orders", f"{shop}_orders") == first
+
     def test_each_queue_has_its_number_and_its_table(self, store: Store, other: Store, shop: str) -> None:
         queues = [(store, other)[n % 2].queue(shop, f"q{n}", f"{shop}_q{n}") for n in range(4)]
         assert len({queue.number for queue in queues}) == 4

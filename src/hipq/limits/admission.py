@@ -137,7 +137,7 @@ class Admission:
             if place > ahead:
                 self._pass(pool, ahead)
             if not pool.fits(factor):
-                if factor > self._lightest or not pool.full:  # else no job is light enough to pass this one
+                if pool.lets_pass(factor, self._lightest):
                     self._pass(pool, place)
                 return self._later(pool, factor)
         for pool in self._pools(lane):

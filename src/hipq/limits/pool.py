@@ -32,6 +32,11 @@ class Pool:
         since, runs alone in it."""
         return self.used + factor <= self.cap or (factor > self.cap and self.used == 0)
 
+    def lets_pass(self, factor: int, lightest: int) -> bool:
+        """Whether lighter jobs may pass a job of this weight, which does not fit. `lightest`: the least that a job
+        holds now. A pool of 2.8 units is no different from one of 2 where no job is lighter than a unit."""
+        return factor > lightest
+
     def room_at(self, factor: int, now: int) -> int:
         """When a job of this weight fits, if nothing else starts first; 0 = that depends on when other jobs end."""
         return 0

@@ -68,6 +68,10 @@ class StartPool(Pool):
     log: StartLog = field(default_factory=list)
     """The starts of the last span, before this claim."""
 
+    def lets_pass(self, factor: int, lightest: int) -> bool:
+        """Jobs that have ended count here, too, and how light these were is not known."""
+        return factor > lightest or not self.full
+
     def room_at(self, factor: int, now: int) -> int:
         used = self.used - self.taken
         for _, last, units in self.log:

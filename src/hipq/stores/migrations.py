@@ -122,7 +122,7 @@ def check_left(queue: QueueTables, engines: Iterable[EngineSeen], owners: set[in
             )
 
 
-QUEUES_LOST = 100
+QUEUES_LOST = 16
 """How many numbers of queues to skip in a restored database: for queues that were added after the copy was made."""
 
 

@@ -60,25 +60,26 @@ class SetupStore(Protocol):
         """The time by which jobs run: that of the store's own clock, if it has one."""
 
     def migrate(self) -> list[str]:
-        """Bring the schema, and the tables of every queue, to this program's version. Returns the names of what was
-        applied."""
+        """Bring the schema, and the tables of every queue, to this program's version; the names of what was applied."""
 
     def queue(self, app: str, name: str, table: str) -> QueueTables:
-        """Register a queue, or find it, and give its tables what they lack. NameClash if another queue owns the
-        table."""
+        """Register a queue, or find it, and complete its tables. NameClash if another queue owns the table."""
 
     def queues(self, app: str = "") -> list[QueueTables]:
         """The registered queues, of one instance or of all."""
 
     def drop_queue(self, number: int) -> None:
-        """Remove a queue with its tables, its jobs whatever their state, and their answers. No queue gets its number
-        again, since ids contain it. Conflict while a live engine serves it or has one of its jobs. Programs that only
-        add jobs cannot be seen, and may go on with the old number: so give a later queue other table names."""
+        """Remove a queue with its tables, its jobs and their answers. No queue gets its number again, since ids contain
+        it. Conflict while a live engine serves it or has one of its jobs. Programs that only add jobs cannot be seen:
+        they may go on with the old number, so give a later queue other table names."""
 
     def restored(self, margin: int) -> None:
         """Note that the database was restored from an older copy of itself, and where it is now. Counters of ids and
-        tokens move on by `margin`, so that nothing is given out twice: Conflict while an engine is alive. With a margin
-        of 0 the copy is complete, nothing moves, and engines may be alive."""
+        tokens move on by `margin`, so that nothing is given out twice: Conflict while an engine is alive. A complete
+        copy needs no margin, and engines may be alive."""
+
+    def number_above(self, queue: int, answer: int) -> None:
+        """Give queues and answers that come from now on numbers above these: so no shard uses those of another."""
 
     def close(self) -> None: ...
 

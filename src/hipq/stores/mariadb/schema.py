@@ -233,12 +233,7 @@ def restored(conn: Session, margin: int, engines: Callable[[], Iterable[EngineSe
     conn.run("DELETE FROM hipq_engines")
     queues = registered(conn)
     for table in ("hipq_engines", "hipq_answers"):
-        query = (
-            "SELECT auto_increment FROM information_schema.tables "
-            "WHERE table_schema = DATABASE() AND table_name = %(table)s"
-        )
-        ((following,),) = conn.run(query, {"table": table}).fetchall()
-        conn.run(f"ALTER TABLE {table} AUTO_INCREMENT = {(following or 1) + margin}")
+        conn.run(f"ALTER TABLE {table} AUTO_INCREMENT = {_following(conn, table) + margin}")
     for queue in queues:
         _move_ids(conn, queue.table, margin)
         conn.run(f"UPDATE {queue.table} SET token = token + %(margin)s", {"margin": margin})
@@ -247,6 +242,22 @@ def restored(conn: Session, margin: int, engines: Callable[[], Iterable[EngineSe
         "UPDATE hipq_dropped SET highest = greatest(highest, %(highest)s) + %(lost)s",
         {"highest": highest, "lost": migrations.QUEUES_LOST},
     )
+
+
+def number_above(conn: Session, queue: int, answer: int) -> None:
+    """Move the counters of queues and answers on, as far as they are not there yet."""
+    conn.run("UPDATE hipq_dropped SET highest = greatest(highest, %(queue)s)", {"queue": queue})
+    conn.run(f"ALTER TABLE hipq_answers AUTO_INCREMENT = {max(_following(conn, 'hipq_answers'), answer + 1)}")
+
+
+def _following(conn: Session, table: str) -> int:
+    """The number that the next row of a table gets."""
+    query = (
+        "SELECT auto_increment FROM information_schema.tables "
+        "WHERE table_schema = DATABASE() AND table_name = %(table)s"
+    )
+    ((following,),) = conn.run(query, {"table": table}).fetchall()
+    return int(following or 1)
 
 
 def _move_ids(conn: Session, live: str, margin: int) -> None:

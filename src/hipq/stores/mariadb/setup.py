@@ -84,6 +84,10 @@ class SetupVerbs(ServerSetup):
             sql = MariaSql(conn, self._statements)
             schema.restored(conn, margin, lambda: self._engines(sql))
 
+    def number_above(self, queue: int, answer: int) -> None:
+        with self._using(MIGRATION_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):
+            schema.number_above(conn, queue, answer)
+
     # -- adding jobs ------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
         if not jobs:

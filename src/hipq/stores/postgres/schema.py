@@ -178,3 +178,14 @@ def restored(conn: Connection, margin: int, engines: Callable[[], Iterable[Engin
         conn.execute(f"UPDATE {queue.table} SET token = token + %s".encode(), (margin,))
     highest = max((queue.number for queue in queues), default=0)
     conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s) + %s", (highest, migrations.QUEUES_LOST))
+
+
+def number_above(conn: Connection, queue: int, answer: int) -> None:
+    """Move the counters of queues and answers on, as far as they are not there yet, in the open transaction."""
+    lock(conn)
+    conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (queue,))
+    ((sequence,),) = conn.execute("SELECT pg_get_serial_sequence('hipq_answers', 'id')").fetchall()
+    conn.execute(
+        "SELECT setval(%(of)s::regclass, greatest(nextval(%(of)s::regclass), %(above)s))",
+        {"of": sequence, "above": max(answer, 1)},
+    )

@@ -59,6 +59,10 @@ class SetupVerbs(ServerSetup):
             sql = PostgresSql(conn, self._statements)
             in_transaction(conn, lambda: schema.restored(conn, margin, lambda: self._engines(sql)))
 
+    def number_above(self, queue: int, answer: int) -> None:
+        with self._using(MIGRATION_SECONDS) as conn:
+            in_transaction(conn, lambda: schema.number_above(conn, queue, answer))
+
 
 def _may_not_create(whose: str, error: psycopg.Error) -> SchemaError:
     return SchemaError(

@@ -120,6 +120,14 @@ def move_on(conn: sqlite3.Connection, margin: int) -> None:
     conn.execute(f"UPDATE hipq_dropped SET highest = ? + {used}", (migrations.QUEUES_LOST,))
 
 
+def number_above(conn: sqlite3.Connection, queue: int, answer: int) -> None:
+    """Move the counters of queues and answers on, as far as they are not there yet, in the open transaction."""
+    conn.execute("UPDATE hipq_dropped SET highest = max(highest, ?)", (queue,))
+    query = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'hipq_answers'"
+    if conn.execute(query, (answer,)).rowcount == 0:
+        conn.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('hipq_answers', ?)", (answer,))
+
+
 def _extend(conn: sqlite3.Connection, some: list[migrations.Migration], queue: QueueTables) -> None:
     for migration in some:
         _script(conn, migrations.tables(migration.queue, queue))

@@ -203,6 +203,10 @@ class SqliteStore(MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs
                 migrations.check_stopped(self._engines(sql))
                 schema.move_on(sql.conn, margin)
 
+    def number_above(self, queue: int, answer: int) -> None:
+        with self._writing() as sql:
+            schema.number_above(sql.conn, queue, answer)
+
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
         if conn is not None:
