@@ -1,7 +1,7 @@
 """Which shard has what: told by the id of a job or the number of an answer, or computed from a key. Pure.
 
-Each shard has a slot. Its database numbers queues from the slot's range, and ids contain the number of their queue; so an
-id finds its job without a directory.
+Each shard has a slot. Its database numbers queues from the slot's range, and ids contain the number of their queue; so
+an id finds its job without a directory.
 """
 
 from __future__ import annotations

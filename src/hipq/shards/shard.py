@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from hipq.errors import Invalid, StoreBusy, StoreUnavailable
+from hipq.limits.rules import Rules
+from hipq.limits.slice import Slice
 from hipq.shards import place
 from hipq.stores.password import without_password
 from hipq.stores.protocols import Store
@@ -23,6 +27,8 @@ class Shard:
         self.url = url
         self.slot = -1
         """Its slot, once that is known."""
+        self.part = 0
+        """The part of each queue's limits with which the shard begins."""
         self._opened = opened
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -40,6 +46,10 @@ class Shard:
                 if self._store is None:
                     self._store = self._opened(self.url)
         return self._store
+
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
 
     @property
     def away(self) -> str:
@@ -74,12 +84,17 @@ class Shard:
         if found is None:
             with self.asked() as store:
                 found = store.queue(app, queue, table).number
+                store.change_rules(found, self._with_slice)
             if place.slot_of_queue(found) != self.slot:
                 raise Invalid(
-                    f"shard {self.name} has no number left for the queue {queue}: a shard can have {place.QUEUES} queues"
+                    f"shard {self.name} has no number left for the queue {queue}: it can have {place.QUEUES} queues"
                 )
             self._numbers[app, queue] = found
         return found
+
+    def _with_slice(self, rules: Rules) -> Rules:
+        """A shard has a part of a queue's limits from the beginning, or none: what it has later is what it was sent."""
+        return rules if rules.slice else replace(rules, slice=Slice(self.part))
 
     def close(self) -> None:
         if self._store is not None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import pymysql
 from msgspec.structs import asdict
 
-from hipq.errors import Invalid, SchemaError
+from hipq.errors import SchemaError, WrongConnection
 from hipq.job.model import New
 from hipq.stores import large
 from hipq.stores.claim_groups import RankPosition
@@ -90,12 +90,12 @@ class SetupVerbs(ServerSetup):
 
     # -- adding jobs ------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
-        if not jobs:
-            return []
         for queue in {job.queue for job in jobs}:
             self._statements.table(queue)  # before a lock is held: it may have to read the registry
         if conn is not None:
             return self._insert_in(conn, jobs, all_or_nothing)
+        if not jobs:
+            return []
 
         def ready(stored: list[Stored]) -> Mapping[int, RankPosition]:
             return lowest(soon(jobs, stored))
@@ -154,7 +154,7 @@ class SetupVerbs(ServerSetup):
             found = ()
         if tuple(found) != ((self._identity,),):
             ((where,),) = conn.run("SELECT DATABASE()").fetchall()
-            raise Invalid(f"conn is open on the database {where!r}, not on {self.url}")
+            raise WrongConnection(f"conn is open on the database {where!r}, not on {self.url}")
 
     def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
         with self._using() as conn:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from hipq.errors import Invalid, SchemaError
+from hipq.errors import SchemaError, WrongConnection
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import CALLER_SECONDS, Connection, Connections, in_transaction
 from hipq.stores.postgres.dialect import PostgresSql
@@ -37,7 +37,7 @@ class SetupVerbs(ServerSetup):
             pass
         if found != (self._identity,):
             where = cursor(conn).execute("SELECT current_database()").fetchone()
-            raise Invalid(f"conn is open on the database {where and where[0]!r}, not on {self.url}")
+            raise WrongConnection(f"conn is open on the database {where and where[0]!r}, not on {self.url}")
 
     def _made(self, conn: Connection, app: str, name: str, table: str) -> QueueTables:
         with conn.transaction():
