@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -23,9 +23,11 @@ from hipq.errors import Invalid, StoreDefect, StoreUnavailable
 from hipq.job.event_names import EngineEvent
 from hipq.observe import logs
 from hipq.reload import changes, code_of
-from hipq.running import AnyEngine
 from hipq.signals import on_stop
 from hipq.supervisor import HIPQ, Supervisor, WorkerSlot, end_with
+
+if TYPE_CHECKING:
+    from hipq.running import AnyEngine
 
 T = TypeVar("T")
 STUCK: Final = 3

@@ -80,7 +80,7 @@ class ShardedDatabase(Database):
         from hipq.shards.engines import ShardEngines
 
         each, rest = divmod(wanted.concurrency, len(self.urls))
-        made = list[tuple[str, LocalExecutor, Callable[[], Engine]]]()
+        made: list[tuple[str, LocalExecutor, Callable[[], Engine]]] = []
         for n, name in enumerate(self.urls):
             own = wanted._replace(concurrency=max(each + (n < rest), 1))
             executor = executor_for(self._app, own, partial(self._view, name))  # it forks: no store is open yet
