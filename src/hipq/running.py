@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,8 +58,16 @@ def make_engine(
     return app.database.engine(wanted)
 
 
-def executor_for(app: Hipq, wanted: Wanted, store: Callable[[], Store]) -> LocalExecutor:
-    """What executes the jobs of one engine. It forks: make it before the store is opened, which has threads."""
+def executor_for(
+    app: Hipq, wanted: Wanted, store: Callable[[], Store], waking: Callable[[], Iterable[Store]] | None = None
+) -> LocalExecutor:
+    """What executes the jobs of one engine. It forks: make it before the store is opened, which has threads. `waking`:
+    the stores whose engines want to know of a free hand, if not only this one's."""
+
+    def done() -> None:
+        for one in waking() if waking else [store()]:
+            one.waker.notify(done=True)
+
     find = app.declared.find
     launcher = Launcher(
         lambda: store().now(),
@@ -73,20 +81,18 @@ def executor_for(app: Hipq, wanted: Wanted, store: Callable[[], Store]) -> Local
         )
     )
     # The waker is looked up each time: a fork, or a move of the jobs, makes it another one.
-    return LocalExecutor(
-        fork_server, launcher, wanted.concurrency, lambda: store().waker.notify(done=True),
-        lambda: store().waker.clear(),
-    )  # fmt: skip
+    return LocalExecutor(fork_server, launcher, wanted.concurrency, done, lambda: store().waker.clear())
 
 
 def engine_on(
-    app: Hipq, wanted: Wanted, store: Store, executor: LocalExecutor, number: Callable[[Queue], int]
-) -> Engine:
+    app: Hipq, wanted: Wanted, store: Store, executor: LocalExecutor, number: Callable[[Queue], int],
+    taken_elsewhere: Callable[[], int] = lambda: 0,
+) -> Engine:  # fmt: skip
     """An engine on one database, in which queues have these numbers."""
     served = [queue.for_engine(store, number(queue)) for queue in wanted.queues]
     return Engine(Setup(
         store, served, executor, app.events, app.database.steady, concurrency=wanted.concurrency, poll=wanted.poll,
-        lease=wanted.lease, drain=wanted.drain, added=app.added,
+        lease=wanted.lease, drain=wanted.drain, added=app.added, taken_elsewhere=taken_elsewhere,
         deliver=lambda kept: app.answers.deliver_inserted(kept),
     ))  # fmt: skip
 

@@ -15,8 +15,11 @@ from msgspec.structs import replace
 
 from hipq.job.units import Number, counted, number
 
-WHOLE: Final = 1_000_000
-"""A part is so many millionths of each limit."""
+WHOLE: Final = 10**15
+"""All parts of a limit together."""
+_SLACK: Final = WHOLE // 4096
+"""What a part may lack of a thousandth of a unit and still count as one: a seventh of a limit of 7 has no exact part.
+The slack of a thousand shards is less than a thousandth, so what they may use is not more than the limit."""
 
 
 class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,4 +41,7 @@ class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def of(self, n: Number) -> Number:
         """This part of a number of units."""
-        return number(counted(n) * self.part // WHOLE)
+        return number(self.thousandths(counted(n)))
+
+    def thousandths(self, whole: int) -> int:
+        return (whole * self.part + _SLACK) // WHOLE

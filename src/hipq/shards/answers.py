@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
+from hipq.errors import NotFound
 from hipq.job.answer import Answered, Kept, NewAnswer
 from hipq.job.model import New, Row, queue_of
 from hipq.shards import merge, place
@@ -26,7 +26,9 @@ class ShardedAnswers(ShardSet):
     def answer(
         self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
     ) -> list[Delivered]:
-        by_shard = defaultdict[Any, list[int]](list)
+        if instead_of and not self.answers(AnswerFilter(id=instead_of)):
+            raise NotFound(f"there is no answer {instead_of}")
+        by_shard = defaultdict[Shard, list[int]](list)
         for n, new in enumerate(answers):
             by_shard[self.of_job(new.job) if new.job else self.home(new.job_key)].append(n)
         found: list[Delivered | None] = [None] * len(answers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,20 +79,21 @@ class ShardedDatabase(Database):
         from hipq.running import executor_for
         from hipq.shards.engines import ShardEngines
 
-        each, rest = divmod(wanted.concurrency, len(self.urls))
-        made: list[tuple[str, LocalExecutor, Callable[[], Engine]]] = []
-        for n, name in enumerate(self.urls):
-            own = wanted._replace(concurrency=max(each + (n < rest), 1))
-            executor = executor_for(self._app, own, partial(self._view, name))  # it forks: no store is open yet
-            made.append((name, executor, partial(self._engine_on, name, own, executor)))
-        parts = [(self.shard(name), executor, make) for name, executor, make in made]
-        return ShardEngines(self._app.events, parts, lambda: None)
+        engines = ShardEngines(self._app.events)
+        for name in self.urls:  # each of these forks: no store is open yet
+            executor = executor_for(self._app, wanted, partial(self._view, name), self._views.values)
+            engines.add(name, executor, partial(self._engine_on, name, wanted, executor, engines))
+        engines.begin(self.router, [queue.number for queue in wanted.queues])
+        return engines
 
-    def _engine_on(self, name: str, wanted: Wanted, executor: LocalExecutor) -> Engine:
+    def _engine_on(self, name: str, wanted: Wanted, executor: LocalExecutor, engines: ShardEngines) -> Engine:
         from hipq.running import engine_on
 
         shard, router = self.shard(name), self.router
-        return engine_on(self._app, wanted, self._view(name), executor, lambda queue: router.own(queue.number, shard))
+        return engine_on(
+            self._app, wanted, self._view(name), executor, lambda queue: router.own(queue.number, shard),
+            partial(engines.taken_beside, name),
+        )  # fmt: skip
 
     def _view(self, name: str) -> Store:
         if name not in self._views:

@@ -13,21 +13,20 @@ from hipq.engine.loop import Engine
 from hipq.errors import StoreUnavailable
 from hipq.events import Events
 from hipq.executors.execution import Execution
+from hipq.shards.lending import Lender
 from hipq.shards.shard import AGAIN, Shard
+from hipq.shards.shard_set import ShardSet
 
 LOOK: Final = 0.05
 """Seconds between two looks whether all engines have run out of work."""
 
 
-ToMake = tuple[Shard, LocalExecutor, Callable[[], Engine]]
-"""A shard, what executes its jobs in this program, and what makes its engine."""
-
-
 class _OfShard:
     """The engine of one shard, which is made when its database is there."""
 
-    def __init__(self, shard: Shard, executor: LocalExecutor, make: Callable[[], Engine]) -> None:
-        self.shard = shard
+    shard: Shard
+
+    def __init__(self, executor: LocalExecutor, make: Callable[[], Engine]) -> None:
         self.executor = executor
         self.engine: Engine | None = None
         self.failed: BaseException | None = None
@@ -70,41 +69,58 @@ class _OfShard:
 
 
 class ShardEngines:
-    def __init__(self, events: Events, shards: Sequence[ToMake], tend: Callable[[], None]) -> None:
-        """`tend`: what has to be done for all shards together every so often."""
+    def __init__(self, events: Events) -> None:
         self.events = events
-        self._parts = [_OfShard(*one) for one in shards]
-        self._tend = tend
+        self._parts: dict[str, _OfShard] = {}
+        """By the name of the shard."""
         self._stops = 0
+        self._stopped = threading.Event()
+
+    def add(self, name: str, executor: LocalExecutor, make: Callable[[], Engine]) -> None:
+        """What executes the jobs of a shard, and what makes its engine."""
+        self._parts[name] = _OfShard(executor, make)
+
+    def begin(self, shards: ShardSet, queues: Sequence[int]) -> None:
+        """Work on these queues in these shards from `run` on."""
+        for shard in shards.shards:
+            self._parts[shard.name].shard = shard
+        self._lender = Lender(shards, queues)
+
+    def taken_beside(self, name: str) -> int:
+        """How many hands the engines of the other shards have."""
+        return sum(part.engine.batch.taken for other, part in self._parts.items() if other != name and part.engine)
 
     def stop(self) -> None:
         """Ask all engines to stop; ask twice to stop at once."""
         self._stops += 1
-        for part in self._parts:
+        self._stopped.set()
+        for part in self._parts.values():
             part.stop()
 
     def run(self, until_empty: bool = False) -> None:
         threads = [
             threading.Thread(target=part.run, args=(until_empty,), name=f"hipq-{part.shard.name}", daemon=True)
-            for part in self._parts
+            for part in self._parts.values()
         ]
-        for thread in threads:
+        beside = threading.Thread(target=self._lender.run, args=(self._stopped,), name="hipq-lender", daemon=True)
+        for thread in (beside, *threads):
             thread.start()
         while any(thread.is_alive() for thread in threads):
             time.sleep(LOOK)
-            if not self._stops:
-                self._tend()
-                if any(part.failed for part in self._parts) or (until_empty and self._is_empty()):
-                    self.stop()
-        if failed := next((part.failed for part in self._parts if part.failed), None):
+            if not self._stops and (
+                any(part.failed for part in self._parts.values()) or (until_empty and self._is_empty())
+            ):
+                self.stop()
+        beside.join()
+        if failed := next((part.failed for part in self._parts.values() if part.failed), None):
             raise failed
 
     def _is_empty(self) -> bool:
         """Whether nothing is left, seen twice: a job that has just ended may have added one to another shard."""
-        if not all(part.is_idle for part in self._parts):
+        if not all(part.is_idle for part in self._parts.values()):
             return False
         time.sleep(LOOK)
-        return all(part.is_idle for part in self._parts)
+        return all(part.is_idle for part in self._parts.values())
 
     @property
     def stopping(self) -> int:
@@ -124,10 +140,10 @@ class ShardEngines:
 
     @property
     def _engines(self) -> list[Engine]:
-        return [part.engine for part in self._parts if part.engine]
+        return [part.engine for part in self._parts.values() if part.engine]
 
     def close(self) -> None:
-        for part in self._parts:
+        for part in self._parts.values():
             if part.engine:
                 part.engine.close()
             else:

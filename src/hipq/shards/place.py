@@ -39,6 +39,9 @@ def below(slot: int) -> tuple[int, int]:
 
 def home(key: str, slots: Collection[int]) -> int:
     """The slot, of these, to which a key belongs (rendezvous hashing). With one slot more, only the keys that go there
-    move; with one less, only those that were there."""
+    move; with one less, only those that were there. A key that is an id belongs where the job is that has this id: a
+    job without a key has its id as key."""
+    if key.isdecimal() and len(key) < 19 and (slot := slot_of_job(int(key))) in slots:
+        return slot
     hashed = blake2b(key.encode(), digest_size=8).digest()
     return max(slots, key=lambda slot: blake2b(hashed + slot.to_bytes(2, "big"), digest_size=8).digest())
