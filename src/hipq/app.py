@@ -344,7 +344,7 @@ class Hipq:
 
     def migrate(self) -> list[str]:
         """Bring the database's schema to this version and make the tables of the declared queues; what was applied."""
-        applied = self.store.migrate()
+        applied = self.database.migrate()
         for queue in self.queues:
             _ = queue.number
         return applied

@@ -62,6 +62,9 @@ class Database:
         self._located = self._located or located(self.url)
         return open_store(self._located, self.clock)
 
+    def migrate(self) -> list[str]:
+        return self.store.migrate()
+
     def numbers(self, number: int) -> list[int]:
         """The numbers of the queue that has this one: one in each shard."""
         return [number]

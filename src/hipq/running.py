@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,15 +59,10 @@ def make_engine(
 
 
 def executor_for(
-    app: Hipq, wanted: Wanted, store: Callable[[], Store], waking: Callable[[], Iterable[Store]] | None = None
+    app: Hipq, wanted: Wanted, store: Callable[[], Store], done: Callable[[], None] | None = None
 ) -> LocalExecutor:
-    """What executes the jobs of one engine. It forks: make it before the store is opened, which has threads. `waking`:
-    the stores whose engines want to know of a free hand, if not only this one's."""
-
-    def done() -> None:
-        for one in waking() if waking else [store()]:
-            one.waker.notify(done=True)
-
+    """What executes the jobs of one engine. It forks: make it before the store is opened, which has threads. `done`:
+    called when a handler has ended, if others than this engine are to know of it."""
     find = app.declared.find
     launcher = Launcher(
         lambda: store().now(),
@@ -81,15 +76,16 @@ def executor_for(
         )
     )
     # The waker is looked up each time: a fork, or a move of the jobs, makes it another one.
+    done = done or (lambda: store().waker.notify(done=True))
     return LocalExecutor(fork_server, launcher, wanted.concurrency, done, lambda: store().waker.clear())
 
 
 def engine_on(
     app: Hipq, wanted: Wanted, store: Store, executor: LocalExecutor, number: Callable[[Queue], int],
-    taken_elsewhere: Callable[[], int] = lambda: 0,
+    taken_elsewhere: Callable[[], int] = lambda: 0, *, ticks: bool = True,
 ) -> Engine:  # fmt: skip
-    """An engine on one database, in which queues have these numbers."""
-    served = [queue.for_engine(store, number(queue)) for queue in wanted.queues]
+    """An engine on one database, in which queues have these numbers. `ticks`: whether cron schedules tick there."""
+    served = [queue.for_engine(store, number(queue), ticks=ticks) for queue in wanted.queues]
     return Engine(Setup(
         store, served, executor, app.events, app.database.steady, concurrency=wanted.concurrency, poll=wanted.poll,
         lease=wanted.lease, drain=wanted.drain, added=app.added, taken_elsewhere=taken_elsewhere,

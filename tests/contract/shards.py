@@ -1,15 +1,14 @@
-"""The shards of an instance as one store that has all verbs, so that the contract can be tried on it: what an engine does
-is done in one shard after another."""
+"""The shards of an instance as one store that has all verbs, so that the contract can be tried on it: what an engine
+does is done in one shard after another."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from hipq.job.model import Change, New, Row
 from hipq.job.progress import Report
+from hipq.shards import merge
 from hipq.shards.members import joined
 from hipq.shards.router import ShardRouter
 from hipq.shards.shard import Shard
@@ -37,9 +36,7 @@ class AllShards(ShardRouter):
 
     def _each(self, engine_id: int = 0) -> list[tuple[Shard, Store, int]]:
         ids = self._engines.get(engine_id, [engine_id] * len(self.shards))
-        return [
-            (shard, ShardView(shard, self).as_store(), own) for shard, own in zip(self.shards, ids, strict=True)
-        ]
+        return [(shard, ShardView(shard, self).as_store(), own) for shard, own in zip(self.shards, ids, strict=True)]
 
     def take_lease(self, seconds: float, label: str, *more: Any, **named: Any) -> int:
         ids = [store.take_lease(seconds, label, *more, **named) for _, store, _ in self._each()]
@@ -47,7 +44,8 @@ class AllShards(ShardRouter):
         return ids[0]
 
     def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
-        return [store.renew_lease(own, seconds) for _, store, own in self._each(engine_id)][0]
+        found = [store.renew_lease(own, seconds) for _, store, own in self._each(engine_id)]
+        return found[0]
 
     def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
         return [
@@ -76,7 +74,7 @@ class AllShards(ShardRouter):
             first.answered.update(one.answered)
             first.answers.update(one.answers)
             first.placed.extend(one.placed)
-        return replace_lost(first, parts)
+        return _with_lost(first, parts)
 
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
         staged = 0
@@ -96,10 +94,8 @@ class AllShards(ShardRouter):
         found = []
         for queue, types in queues:
             parts = [store.peek([(self.own(queue, shard), types)], strategies)[0] for shard, store, _ in self._each()]
-            first = [min(filter(None, moments), default=0) for moments in zip(*(one[2:4] for one in parts), strict=True)]
-            flags = [[getattr(one, name) for one in parts] for name in ("ready", "owned", "parked", "answers", "crons")]
-            ready, owned, parked, answers, crons = map(max, flags)
-            found.append(Peek(queue, ready, *first, owned, parked, answers, crons))
+            start, deadline = (merge.first(moments) for moments in zip(*(one[2:4] for one in parts), strict=True))
+            found.append(Peek(queue, any(one.ready for one in parts), start, deadline, any(one.owned for one in parts)))
         return found
 
     def locked(self, queues: Sequence[int]) -> set[int]:
@@ -110,15 +106,15 @@ class AllShards(ShardRouter):
         return {job for shard, some in by_shard.items() for job in shard.store.report(some, now)}
 
     def maintain(self, queues: Sequence[int], now: int, limit: int) -> Maintained:
-        parts = [store.maintain([self.own(one, shard) for one in queues], now, limit) for shard, store, _ in self._each()]
-        return Maintained(*(sum(values) for values in zip(*(one[:3] for one in parts), strict=True)), any(one.folded for one in parts))  # fmt: skip
+        parts = [
+            store.maintain([self.own(one, shard) for one in queues], now, limit) for shard, store, _ in self._each()
+        ]
+        late, answers, progress = (sum(values) for values in zip(*(one[:3] for one in parts), strict=True))
+        return Maintained(late, answers, progress, any(one.folded for one in parts))
 
 
-def replace_lost(first: Turned, parts: Sequence[Turned]) -> Turned:
+def _with_lost(first: Turned, parts: Sequence[Turned]) -> Turned:
     lost = frozenset[int]().union(*(one.lost for one in parts))
     return Turned(
         lost, first.won, first.children, first.refused, first.closed, first.answered, first.answers, first.placed
     )
-
-
-_ = replace

@@ -99,7 +99,7 @@ class ShardedAnswers(ShardSet):
 
     def unused_answers(self, queues: Sequence[int], most: int) -> dict[str, int]:
         parts = [self.all(queue, lambda store, own: store.unused_answers([own], most)) for queue in queues]
-        return merge.sums((part for some in parts for part in some), lambda one, other: one + other)
+        return merge.sums((part for some in parts for part in some), lambda one, other: min(one + other, most))
 
     def drop_answer(self, answer_id: int) -> bool:
         with self.with_slot(place.slot_of_answer(answer_id), f"no answer {answer_id}").asked() as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +65,14 @@ class ShardedDatabase(Database):
         joined(self._app.name, shards)
         return ShardRouter(shards, self._shard_key).as_store()
 
+    def migrate(self) -> list[str]:
+        """Each database by itself, before anybody asks which shard it is."""
+        applied = []
+        for name, url in self.urls.items():
+            with closing(open_store(located(url), self.clock)) as store:
+                applied += [f"{name}: {migration}" for migration in store.migrate()]
+        return applied
+
     def _shard_key(self, new: New) -> str:
         return self._app.declared.numbered(new.queue).shard_key_of(new)
 
@@ -81,7 +90,7 @@ class ShardedDatabase(Database):
 
         engines = ShardEngines(self._app.events)
         for name in self.urls:  # each of these forks: no store is open yet
-            executor = executor_for(self._app, wanted, partial(self._view, name), self._views.values)
+            executor = executor_for(self._app, wanted, partial(self._view, name), self._wake)
             engines.add(name, executor, partial(self._engine_on, name, wanted, executor, engines))
         engines.begin(self.router, [queue.number for queue in wanted.queues])
         return engines
@@ -92,8 +101,12 @@ class ShardedDatabase(Database):
         shard, router = self.shard(name), self.router
         return engine_on(
             self._app, wanted, self._view(name), executor, lambda queue: router.own(queue.number, shard),
-            partial(engines.taken_beside, name),
+            partial(engines.taken_beside, name), ticks=shard is router.shards[0],
         )  # fmt: skip
+
+    def _wake(self) -> None:
+        """A hand is free, which an engine of any shard may take."""
+        self.router.waker.notify(done=True)
 
     def _view(self, name: str) -> Store:
         if name not in self._views:

@@ -107,20 +107,20 @@ class ShardEngines:
             thread.start()
         while any(thread.is_alive() for thread in threads):
             time.sleep(LOOK)
-            if not self._stops and (
-                any(part.failed for part in self._parts.values()) or (until_empty and self._is_empty())
-            ):
+            has_failed = any(part.failed for part in self._parts.values())
+            if not self._stops and (has_failed or (until_empty and self._is_empty())):
                 self.stop()
         beside.join()
         if failed := next((part.failed for part in self._parts.values() if part.failed), None):
             raise failed
 
     def _is_empty(self) -> bool:
-        """Whether nothing is left, seen twice: a job that has just ended may have added one to another shard."""
+        """Whether nothing is left, seen twice: a job that has just ended may have added one to another shard. And no
+        limit has room elsewhere for what could not start."""
         if not all(part.is_idle for part in self._parts.values()):
             return False
         time.sleep(LOOK)
-        return all(part.is_idle for part in self._parts.values())
+        return all(part.is_idle for part in self._parts.values()) and not self._lender.look()
 
     @property
     def stopping(self) -> int:

@@ -39,12 +39,16 @@ class Lender:
         self._shards = shards
         self._queues = queues
 
+    def look(self) -> bool:
+        """Lend where that is needed. Returns whether anything moved."""
+        moved = [lend(self._shards, queue) for queue in self._queues]
+        return any(moved)
+
     def run(self, stopped: threading.Event) -> None:
         pause = EVERY
         while not stopped.wait(pause * random.uniform(0.5, 1.5)):
             try:
-                for queue in self._queues:
-                    lend(self._shards, queue)
+                self.look()
                 pause = EVERY * max(len(self._shards.any(lambda store: store.engines())), 1)
             except StoreUnavailable:
                 continue
@@ -73,8 +77,9 @@ class Need:
         return self.held + max(self.ready * UNIT, self.first)
 
 
-def lend(shards: ShardSet, queue: int) -> None:
-    """Move units of one queue's limit to where they are needed. A shard that is away keeps what it has."""
+def lend(shards: ShardSet, queue: int) -> bool:
+    """Move units of one queue's limit to where they are needed. A shard that is away keeps what it has. Returns whether
+    any moved."""
     needs, whole = list[Need](), 0
     for shard in shards.shards:
         if shard.is_asked:
@@ -84,11 +89,13 @@ def lend(shards: ShardSet, queue: int) -> None:
                 continue
             needs.append(need)
     if not whole or len(needs) < 2:
-        return
+        return False
+    before = [need.slice for need in needs]
     _settle(needs, whole)
     if any(need.ready for need in needs):
         share_out(needs, whole)
         _move(needs, whole)
+    return before != [need.slice for need in needs]
 
 
 def _need(number: int, shard: Shard) -> tuple[Need, int]:
@@ -110,20 +117,20 @@ def _need(number: int, shard: Shard) -> tuple[Need, int]:
 
 
 def share_out(needs: Sequence[Need], whole: int) -> None:
-    """Set the target of each shard. Nobody is to have less than its jobs hold. Of what is left, the first jobs of the
-    shards get enough to start, in the order of the queue; and then all that have jobs waiting get the same."""
+    """Set the target of each shard. Those without waiting jobs keep what their jobs hold. The others get the same, as
+    far as they can use that; but the first job of all gets what it weighs, so that light jobs do not pass it for
+    ever."""
 
     def part(weight: int) -> int:
         return -(-weight * WHOLE // whole)
 
+    hungry = [need for need in needs if need.ready]
     for need in needs:
-        need.target = part(need.held)
+        need.target = 0 if need.ready else part(need.held)
     left = sum(need.slice.part - need.target for need in needs)
-    hungry = sorted((need for need in needs if need.ready), key=lambda need: need.place)
-    for n, need in enumerate(hungry):
-        if part(need.first) <= left + TINY or n == 0:  # no job of another shard passes the first of all
-            left -= (given := min(part(need.first), left))
-            need.target += given
+    first = min(hungry, key=lambda need: need.place)
+    left -= (given := min(part(first.first), left))
+    first.target += given
     while left + TINY >= part(UNIT) and (some := [one for one in hungry if one.target < part(one.enough)]):
         poorest = min(some, key=lambda need: need.target)
         left -= (given := min(part(UNIT), left))
@@ -146,19 +153,33 @@ def _move(needs: Sequence[Need], whole: int) -> None:
 
 
 def _settle(needs: Sequence[Need], whole: int) -> None:
-    """The second step: what a giver has sent is its taker's, once the giver's jobs hold no more than it still has."""
+    """The second step: what a giver has sent is its taker's, but for what the giver's jobs still hold of it. As long as
+    they hold some, only the first of its takers gets any: several lenders may do this at the same time."""
     for giver in needs:
+        sent = {taker.shard.slot: _on_its_way(giver, taker) for taker in needs if taker is not giver}
+        if not any(sent.values()):
+            continue
+        still_held = _held_too_much(giver, whole)
         for taker in needs:
-            sent = giver.slice.sent.get(str(taker.shard.slot), 0)
-            if sent > taker.slice.got.get(str(giver.shard.slot), 0) and _is_within(giver, whole):
-                taker.slice = _changed(taker, taker.slice.taking(sent, str(giver.shard.slot)))
+            if under_way := sent.get(taker.shard.slot, 0):
+                part = min(under_way, sum(sent.values()) - still_held)
+                if part > 0:
+                    taker.slice = _changed(taker, taker.slice.taking(part, str(giver.shard.slot)))
+                if still_held:
+                    break
 
 
-def _is_within(giver: Need, whole: int) -> bool:
+def _on_its_way(giver: Need, taker: Need) -> int:
+    sent = giver.slice.sent.get(str(taker.shard.slot), 0)
+    return sent - taker.slice.got.get(str(giver.shard.slot), 0)
+
+
+def _held_too_much(giver: Need, whole: int) -> int:
+    """The part that a shard's jobs hold beyond what it may use."""
     with giver.shard.asked() as store:
         limits = store.limits(giver.number)
-    part = limits.rules.slice or Slice(0)
-    return sum(limits.held.values()) <= part.thousandths(whole)
+    own, held = limits.rules.slice or Slice(0), sum(limits.held.values())
+    return max(-(-held * WHOLE // whole) - own.part, 0) if held > own.thousandths(whole) else 0
 
 
 def _changed(need: Need, after: Slice) -> Slice:

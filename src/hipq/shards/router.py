@@ -47,13 +47,6 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
     def now(self) -> int:
         return self.any(lambda store: int(store.now()))
 
-    def migrate(self) -> list[str]:
-        applied = []
-        for shard in self.shards:
-            with shard.asked() as store:
-                applied += [f"{shard.name}: {name}" for name in store.migrate()]
-        return applied
-
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         numbers = list[int]()
         for shard in self.there():
@@ -154,7 +147,8 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
         return [number for number in queues if any(self.all(number, lambda store, own: store.having([own], wanted)))]
 
     def reach(self, wanted: Filter, rows: int) -> int:
-        ends = self.all(wanted.queue, lambda store, own: store.reach(wanted._replace(queue=own), rows))
+        each = max(rows // len(self.shards), 1)
+        ends = self.all(wanted.queue, lambda store, own: store.reach(wanted._replace(queue=own), each))
         return (max if wanted.newest else min)(filter(None, ends), default=0)
 
     def count(self, wanted: Filter) -> int:
