@@ -196,7 +196,8 @@ class Inbox:
         return found[0]
 
     def _of(self, name: str | None) -> Sequence[int]:
-        found = [number for number, queue in self._queues.items() if name in (None, queue.name)]
+        one_each = {queue.name: number for number, queue in self._queues.items()}  # a queue has a number in each shard
+        found = [number for queue, number in one_each.items() if name in (None, queue)]
         if name is not None and not found:
             there = ", ".join(queue.name for queue in self._queues.values()) or "none"
             raise Invalid(f"no such queue: {name!r:.60}; there are {there}")

@@ -39,8 +39,10 @@ Waiting = asyncio.Future[Answered]
 
 
 class NumberedQueue(AnyQueue, Protocol):
+    """A queue of the application, by all its numbers."""
+
     @property
-    def number(self) -> int: ...
+    def numbers(self) -> list[int]: ...
 
 
 class WebhookListener(Protocol):
@@ -92,12 +94,14 @@ class AnswerDelivery:
 
     def deliver(self, news: Sequence[NewAnswer]) -> Sequence[Answered | Exception]:
         """Store all answers in one transaction."""
-        queues: dict[int, AnyQueue] = {**self._undeclared, **{queue.number: queue for queue in self._app.queues}}
+        queues: dict[int, AnyQueue] = {
+            **self._undeclared, **{number: queue for queue in self._app.queues for number in queue.numbers},
+        }  # fmt: skip
         return [one.outcome for one in Inbox(self._app.store, self._app.events, queues).deliver(news)]
 
     def _queue(self, number: int) -> AnyQueue | None:
         """The queue of this number, even if only other programs declare it: that is no reason to lose an answer."""
-        declared = next((queue for queue in self._app.queues if queue.number == number), None)
+        declared = next((queue for queue in self._app.queues if number in queue.numbers), None)
         if declared is None and number not in self._undeclared:
             for known in self._app.store.queues(self._app.name):
                 self._undeclared[known.number] = Undeclared(self._app.store, known.number, known.name)

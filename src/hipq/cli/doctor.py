@@ -18,7 +18,10 @@ from hipq.cli.inputs import Duration
 from hipq.cli.show import echo, say, some
 from hipq.cli.target import AppCommand, Target, shown
 from hipq.doctor.finding import LEVELS, NOTE, OK, PROBLEM, WARNING, Finding, View, at_worst
+from hipq.errors import Invalid
 from hipq.observe.logs import escaped
+from hipq.shards.database import ShardedDatabase
+from hipq.stores.password import without_password
 
 _COLOURS: Final = {OK: "green", NOTE: "cyan", WARNING: "yellow", PROBLEM: "red"}
 _INDENT: Final = " " * 11
@@ -42,6 +45,9 @@ def doctor(target: Target, patience: float, deep: bool, strict: bool) -> int:
     from hipq.doctor.diagnose import diagnose, look  # other commands need not load all of this
 
     url = target.program.url if target.app else target.url
+    if target.app and isinstance(target.program.database, ShardedDatabase):
+        places = ", ".join(map(without_password, target.program.database.urls.values()))
+        raise Invalid(f"this looks at one database: give --db with one of the shards, {places}")
     note(f"database: {shown(url)}")
     health = look(url, deep)
     view = View(f"--db {shlex.quote(shown(url))}", "", patience)

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 from hipq import Hipq, Job, Queue
 from hipq.cli.show import described, outlined, print_table, with_filled
 from hipq.errors import NotFound
-from hipq.job.model import queue_of
 from hipq.job.states import FINAL, NONE, RUNNING, SCHEDULED
 from hipq.job.when import lasting, to_datetime
 from hipq.jobs import JobFilters
@@ -42,9 +41,10 @@ def page(
 ) -> Page:
     """Those of one queue in the order of their ids, which is that of its pages; queues are merged by time."""
 
+    places = {queue.number: last for _, queue in queues for number, last in after.items() if number in queue.numbers}
+
     def of(app: Hipq, queue: Queue) -> list[Listed]:
-        place = after.get(queue.number, 0)
-        jobs = app.jobs(queue.name, oldest=oldest, after=place, limit=limit + 1, **wanted)
+        jobs = app.jobs(queue.name, oldest=oldest, after=places.get(queue.number, 0), limit=limit + 1, **wanted)
         return [Listed(app, queue.name, job) for job in jobs]
 
     def when(one: Listed) -> float:
@@ -52,7 +52,8 @@ def page(
 
     found = list(islice(merge(*(of(*each) for each in queues), key=when), limit + 1))
     more, shown = len(found) > limit, found[:limit]
-    return Page(shown, {**after, **{queue_of(one.job.id): one.job.id for one in shown}} if more else {})
+    places |= {one.app.declared.find(one.queue).number: one.job.id for one in shown}
+    return Page(shown, places if more else {})
 
 
 def whole(jobs: list[Listed]) -> Iterator[dict[str, Any]]:

@@ -23,8 +23,8 @@ _HELP = ["-h", "--help"]
 _COMMANDS = LateCommands(
     {name: (f"hipq.cli.{name}", name) for name in (
         "answers", "audit", "bench", "completion", "config", "cron", "dashboard", "demo", "dev", "doctor", "enqueue",
-        "handler", "job", "journal", "listen", "migrate", "prune", "queue", "restored", "secret", "serve", "signing",
-        "tenant", "token", "top", "waiter", "worker",
+        "handler", "job", "journal", "listen", "migrate", "prune", "queue", "restored", "secret", "serve", "shards",
+        "signing", "tenant", "token", "top", "waiter", "worker",
     )} | {
         "answer": ("hipq.cli.answers", "answer"),
         "callbacks": ("hipq.cli.callbacks", "serve_callbacks"),

@@ -17,7 +17,6 @@ from hipq.cli.progress import confirm, progress
 from hipq.cli.show import described, print_json, say, some
 from hipq.cli.target import Target
 from hipq.errors import HipqError
-from hipq.job.model import queue_of
 from hipq.job.states import CODES, PHASES, TRANSITIONS
 from hipq.job.when import to_datetime
 from hipq.jobs import JobFilters
@@ -83,7 +82,7 @@ def changing(command: Callable[..., JobChange]) -> Callable[..., Any]:
 
 def whole_job(app: Hipq, job: Job[Any]) -> dict[str, Any]:
     """A job as JSON can have it, with the name of its queue."""
-    return described(app.name, next(one.name for one in app.queues if one.number == queue_of(job.id)), job)
+    return described(app.name, app.declared.of_job(job.id).name, job)
 
 
 def _to_one(target: Target, job_id: int, change: JobChange) -> int:

@@ -10,7 +10,6 @@ from hipq import Hipq
 from hipq.answers.inbox import Replayed
 from hipq.cli.show import clock, print_lines, print_table, with_filled
 from hipq.job.answer import BUFFERED, LATE, STATES, UNREADABLE, Answer, Answered
-from hipq.job.model import queue_of
 
 _BRIEF: Final = ("number", "queue", "tenant", "type", "key", "state", "job", "copies", "arrived", "keep_until", "id")
 _OF_A_JOB: Final = ("number", "state", "arrived", "id")
@@ -53,7 +52,7 @@ def _ended(app: Hipq, jobs: Iterable[int]) -> set[int]:
 
 def answers_of(app: Hipq, job: int) -> dict[str, Any]:
     """The first answers of a job, and whether there are more."""
-    queue = next(one.name for one in app.queues if one.number == queue_of(job))
+    queue = app.declared.of_job(job).name
     found = described(app, queue, app.answers.list(queue, job=job, limit=FEW + 1))
     brief = [{name: one[name] for name in _OF_A_JOB} for one in found[:FEW]]
     return {"answers": brief, "more_answers": len(found) > FEW}

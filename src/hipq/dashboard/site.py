@@ -119,7 +119,7 @@ class Site:
     def queue_of(self, job_id: int) -> Queue:
         """The queue that this id is of, whether or not there is such a job."""
         for queue in self.queues.values():
-            if queue.number == queue_of(job_id):
+            if queue_of(job_id) in queue.numbers:
                 return queue
         raise NotFound(f"there is no job {job_id}")
 

@@ -69,8 +69,8 @@ def _agreed(app: str, shards: Sequence[Shard], there: Sequence[Members]) -> Mapp
     names = {shard.name for shard in shards}
     if members and (unknown := sorted(names - members.keys())):
         raise Invalid(
-            f"{', '.join(unknown)} is no shard of {app} yet: there are {', '.join(sorted(members))}. "
-            "`hipq shards add` adds one"
+            f"{', '.join(unknown)} is no shard of {app}: there are {', '.join(sorted(members))}, and no others can be "
+            "added once an instance has begun"
         )
     if missing := sorted(members.keys() - names):
         raise Invalid(f"{app} has jobs in its shard {', '.join(missing)}, too: name that database in db=")

@@ -43,5 +43,5 @@ def home(key: str, slots: Collection[int]) -> int:
     job without a key has its id as key."""
     if key.isdecimal() and len(key) < 19 and (slot := slot_of_job(int(key))) in slots:
         return slot
-    hashed = blake2b(key.encode(), digest_size=8).digest()
+    hashed = blake2b(key.encode(errors="surrogatepass"), digest_size=8).digest()  # the store refuses broken text
     return max(slots, key=lambda slot: blake2b(hashed + slot.to_bytes(2, "big"), digest_size=8).digest())
