@@ -38,7 +38,7 @@ def unknown(words: list[str]) -> list[str]:
 def test_each_command_that_a_file_names_can_be_given(file: Path) -> None:
     lines = re.findall(r"(?<![\w/.])hipq ((?:[a-z]+ )+(?:[\w:/.@]+ )*--[a-z-]+.*)", file.read_text())
     for line in lines:
-        words = [word.strip("`,:;()[].\"") for word in line.partition("`")[0].split()]
+        words = [word.strip('`,:;()[]."') for word in line.partition("`")[0].split()]
         assert unknown(words) == [], line
 
 

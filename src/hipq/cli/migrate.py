@@ -1,4 +1,4 @@
-"""`hipq migrate`: bring a database to this program's schema. A SQLite file is brought there by whoever opens it; on a server somebody has to say so."""
+"""`hipq migrate`: bring a database to this program's schema. Opening a SQLite file does that; a server wants this."""
 
 from __future__ import annotations
 
