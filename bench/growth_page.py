@@ -41,48 +41,51 @@ class Kept(NamedTuple):
 HEAD = """\
 # As things grow
 
-Made by `make bench-growth` from [growth.json](growth.json). How fast it is beside others:
-[benchmarks.md](benchmarks.md).
+How hipq's figures change with more jobs, lanes, waits, payload or workers. `make bench-growth` makes this page from
+[growth.json](growth.json). How hipq compares with others is [another page](benchmarks.md).
 
 ![hipq's figures as something grows](growth.svg)
 
-Every point of a curve has a queue of its own, and all of them take turns in one run. A curve is flat if its worst point
-is at least 0.8 of its first. What is not flat is explained below.
+Every point of a curve is measured on a queue of its own, and all of them take turns in one run. A curve is flat if its
+worst point is at least 0.8 of its first. What is not flat is explained below.
+
+- A *claim of 100* is one request of a worker for its next 100 jobs; a *drain* runs all jobs of a queue.
+- *Future*, *blocked lane*, *closed window* and *due* are kinds of other jobs in the same queue: jobs for next week,
+  jobs of a lane that is full, jobs whose window is closed, and jobs that could start as well.
 
 """
 WHY: Final = {
     "drain: ordered lanes": """\
-In the queue's own order a claim looks at the head of every lane that has a limit: one probe of an index each, 46 ms for
-10,000 of them by EXPLAIN ANALYZE on PostgreSQL (64 lanes: 0.3 ms). A queue with thousands of lanes is better off with
+In the queue's own order a claim looks at the head of every lane that has a limit. That is one probe of an index for
+each lane: 46 ms for 10,000 lanes by EXPLAIN ANALYZE on PostgreSQL (64 lanes: 0.3 ms). With thousands of lanes, use
 `lanes="fair"`, which looks at hardly more lanes than it takes jobs from.
 """,
     "drain: fair lanes": """\
-A claim takes one job of each lane in turn. With one lane it reads one claim group, with a thousand some hundreds, one a
-job;
-more lanes than that change nothing.
+A claim takes one job of each lane in turn. With one lane it reads one claim group; with a thousand lanes it reads some
+hundreds, one for each job. More lanes than that change nothing.
 """,
     "answer 100 at a time": """\
-Three hundred answers a point are a short measurement, and the file is the one all curves before this one have used:
-measured alone, four times, the worst point was 0.92 to 0.99 of the first.
+A point is three hundred answers, which is a short measurement, in a file that all curves before this one have used.
+Measured alone, four times, the worst point was 0.92 to 0.99 of the first.
 
-What grows on SQLite is the number of pages that are written. Answers come in random order, so of more jobs each has to
-itself a leaf of the table and of its indexes by key, deadline and owner: 2.6 pages an answer with 2,500 waiting, 3.6
-with 10,000, 4.7 with 40,000. That ends at one leaf each, and plain SQL on the same tables loses as much (0.80 from
-10,000 to 40,000). More cache changes nothing.
+What grows on SQLite is the number of pages that are written. Answers come in random order, so the more jobs wait, the
+fewer answers share a leaf of the table and of its indexes by key, deadline and owner: 2.6 pages an answer with 2,500
+waiting, 3.6 with 10,000, 4.7 with 40,000. The worst case is a leaf for each answer. Plain SQL on the same tables
+loses as much (0.80 from 10,000 to 40,000). More cache changes nothing.
 """,
     "claim of 100: due": """\
-The index is one level deeper, and less of what a claim touches is at hand.
+The index is one level deeper, and less of what a claim touches is in the cache.
 """,
     "enqueue_many: payload": """\
-Bytes: the volume, below, grows to what the disk takes.
+What grows is the number of bytes: the volume, below, grows to what the disk takes.
 """,
     "drain: payload": """\
-Bytes: the volume, below, grows with them.
+What grows is the number of bytes: the volume, below, grows with them.
 """,
 }
 NEIGHBOUR: Final = f"""\
-Another process adds jobs at a steady rate and a worker runs them. Meanwhile a snapshot is held open, so that no vacuum
-can remove anything. Medians of {STEP:g} seconds each.
+Another process adds jobs at a steady rate and a worker runs them. In the middle part a transaction holds a snapshot
+open, so that no vacuum can remove dead rows. The figures are medians over steps of {STEP:g} seconds.
 """
 
 

@@ -18,32 +18,41 @@ from bench.results import Results
 METHOD = """\
 # How fast it is
 
-Made by `make bench` from [benchmarks.json](benchmarks.json). What becomes of it as things grow: [growth.md](growth.md).
-To measure your own database: [`hipq bench`](bench.md).
+hipq beside plain SQL and other queues, on one machine. `make bench` makes this page from
+[benchmarks.json](benchmarks.json). How the figures change as things grow is [another page](growth.md);
+[`hipq bench`](bench.md) measures your own database.
 
 ![hipq, plain SQL and other queues: adding, running and picking up jobs](benchmarks.svg)
 
 ## How it is measured
 
-- Everything in one run on one machine, **interleaved**: hipq, plain SQL, a peer, the next peer, and again from the
-  beginning, three times. A rate is the best of its rounds; a pick-up time is a percentile of all rounds together. Such
-  machines are noisy, so what counts is the **ratio** of two figures from the same rounds, not the figures.
+- Everything is measured in one run on one machine, **interleaved**: hipq, plain SQL, a peer, the next peer, and again
+  from the beginning, three times. A rate is the best of its rounds; a pick-up time is a percentile of all rounds
+  together. Such machines are noisy, so what counts is the **ratio** of two figures from the same rounds.
 - **Plain SQL** is the same work on the same tables, with the same indexes, batches and durability, and nothing around
-  it: what the database can do from Python. Each shape is in `bench/raw/`.
-- The same for all: the payload (about 100 bytes of JSON), a handler that does nothing, one worker process. Each peer
-  has a virtual environment of its own and the setting that was fastest here; its driver is in `bench/peers/`.
-- A rate of running jobs is counted by **completed** jobs: until the last one's end is stored or acknowledged. Then the
-  jobs are counted in the database. If one of hipq's is missing, the run fails; a peer that lost one is named below.
-- What a job survives is not the same everywhere. It is named beside each: a queue that does not wait for the disk is
+  it: what the database can do from Python. Each kind of work is a file in `bench/raw/`.
+- The same for all are the payload (about 100 bytes of JSON), a handler that does nothing, and one worker process. Each
+  peer has a virtual environment of its own and the settings that were fastest here; its driver is in `bench/peers/`.
+- A rate of running jobs counts **completed** jobs, until the last one's end is stored or acknowledged. Then the jobs
+  are counted in the database. If one of hipq's is missing, the run fails; a peer that lost one is named below.
+- What a job survives differs between queues, and is named beside each: a queue that does not wait for the disk is
   faster for that.
 - Pick-up is the time from just before `enqueue` in one process to the handler's first line in another, which is idle.
+"""
+TARGETS = """\
+What the project wants to be true of hipq. A rate must be at least so many times the other's, a time at most.
+
+- A *drain* runs all jobs of a queue; *claim 100* is one request of a worker for its next 100 jobs.
+- *Beside 1,000,000 future* means with a million more jobs in the queue: jobs for next week, jobs of a full or paused
+  lane (*blocked*), jobs of a closed window, or jobs that are due. Adding, claiming and
+  running are all measured so, in each order; the row has the worst of them, and *rest* the ratios of the others.
 """
 HEADS = {"enqueue": "add one", "enqueue_many": "add many", "drain": "run", "latency": "pick-up p50, ms"}
 
 
 def markdown(results: Results, arena: Path) -> str:
     """`arena` has what the last run of `make bench-arena` found, if there was one."""
-    parts = [METHOD, *_targets(results), *_peers(results), *_failures(results), _machine(results)]
+    parts = [METHOD, *_peers(results), *_targets(results), *_failures(results), _machine(results)]
     if arena.exists():
         parts.append(section(json.loads(arena.read_text())))
     return "\n".join(parts)
@@ -52,7 +61,7 @@ def markdown(results: Results, arena: Path) -> str:
 def _targets(results: Results) -> Iterator[str]:
     wanted = [line for _, line in results.lines if line.target]
     yield f"## Targets: {sum(line.met for line in wanted)} of {len(wanted)} met\n"
-    yield "A rate must be at least so many times the other's, a time at most.\n"
+    yield TARGETS
     for store in (SQLITE, POSTGRES, MARIADB):
         lines = [line for where, line in results.lines if where == store and line.target]
         if lines:
@@ -70,7 +79,7 @@ def _row(line: Line) -> tuple[str, ...]:
 
 def _peers(results: Results) -> Iterator[str]:
     yield "## Other queues\n"
-    yield "Jobs a second, and milliseconds, from the same rounds. An empty cell: it has no such thing.\n"
+    yield "Jobs a second, and milliseconds, from the same rounds. An empty cell: the queue has no such thing.\n"
     described = {(peer.name, peer.store): peer for peer in results.peers}
     for store in STORES:
         if not any(peer.store == store for peer in results.peers):

@@ -109,6 +109,25 @@ def drop(conn: pymysql.Connection, name: str) -> None:
     cursor.execute(f"DROP DATABASE IF EXISTS {name}")
 
 
+def dumped(url: str) -> bytes:
+    """A backup of a database, as docs/backup.md makes it."""
+    options = ("--single-transaction", options_of(url)["database"])
+    command = [program("mariadb-dump", "mysqldump"), "--no-defaults", *_where(url), *options]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+def load(url: str, dump: bytes) -> None:
+    """Restore a backup into a database that is empty."""
+    command = [program("mariadb", "mysql"), "--no-defaults", *_where(url), options_of(url)["database"]]
+    subprocess.run(command, check=True, input=dump)
+
+
+def _where(url: str) -> list[str]:
+    given = options_of(url)
+    words = [f"--host={given['host']}", f"--port={given['port']}", f"--user={given['user']}"]
+    return [*words, f"--password={given['password']}"] if given.get("password") else words
+
+
 class OwnMariaDB:
     """A server of one's own, for tests that freeze and kill it. Its data are synced unless it is told otherwise."""
 

@@ -36,7 +36,7 @@ def changes(paths: Sequence[Path]) -> Iterator[int]:
     try:
         from watchfiles import PythonFilter, watch
     except ModuleNotFoundError:
-        raise Invalid("to start again when code changes needs watchfiles: pip install 'hipq[reload]'") from None
+        raise Invalid("a restart when code changes needs watchfiles: pip install 'hipq[reload]'") from None
     reading, writing = os.pipe2(os.O_CLOEXEC)
     done = threading.Event()
     ours = PythonFilter(ignore_paths=[sys.prefix])

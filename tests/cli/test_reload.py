@@ -133,7 +133,7 @@ def test_it_says_what_it_needs(hipq: HipqCommand, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(builtins, "__import__", without)
     ran = hipq("worker", "shop:app", "--reload")
     assert ran.status == 2
-    assert ran.complaint == "hipq: to start again when code changes needs watchfiles: pip install 'hipq[reload]'"
+    assert ran.complaint == "hipq: a restart when code changes needs watchfiles: pip install 'hipq[reload]'"
 
 
 def test_it_does_not_go_with_until_empty(hipq: HipqCommand) -> None:

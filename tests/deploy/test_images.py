@@ -105,4 +105,4 @@ def test_its_health_check_says_how_the_daemon_is(image: Stage) -> None:
 
 def test_the_image_has_every_extra_that_a_service_needs() -> None:
     (extras,) = (step.words.partition("=")[2] for step in steps_of(FILE) if step.words.startswith("EXTRAS="))
-    assert {"postgres", "daemon", "callbacks", "dashboard", "metrics"} == set(re.split(",", extras))
+    assert {"postgres", "mysql", "daemon", "secrets", "callbacks", "dashboard", "metrics"} == set(re.split(",", extras))

@@ -33,7 +33,7 @@ GUIDES = {
     "docs/components.md": (0, 1),
     "docs/django.md": (11, 0),
     "docs/events.md": (0, 1),
-    "docs/fastapi.md": (0, 1),
+    "docs/fastapi.md": (5, 1),
     "docs/guarantees.md": (0, 1),
     "docs/handlers.md": (0, 4),
     "docs/index.md": (0, 1),

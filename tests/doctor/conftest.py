@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,7 @@ from hipq.doctor.finding import OK, PROBLEM, WARNING
 from hipq.stores.mariadb.address import options_of
 from tests.cli.conftest import HipqCommand, Worker, eventually, folder, hipq, program, worker
 from tests.databases import STORES, sql
-from tests.mariadb_server import OwnMariaDB, admin, drop
-from tests.mariadb_server import program as maria_program
+from tests.mariadb_server import OwnMariaDB, admin, drop, dumped, load
 from tests.servers import OwnPostgres
 
 __all__ = ["folder", "hipq", "program", "worker"]
@@ -88,16 +86,12 @@ def url(request: pytest.FixtureRequest) -> str:
 @contextmanager
 def mariadb_copied(url: str, name: str) -> Iterator[str]:
     """A database beside this one that was dumped from it."""
-    given = options_of(url)
-    where = ["--host=127.0.0.1", f"--port={given['port']}", "--user=root"]
-    dump = [maria_program("mariadb-dump", "mysqldump"), "--no-defaults", *where, given["database"]]
-    text = subprocess.run(dump, check=True, capture_output=True).stdout
+    dump, beside = dumped(url), url.replace(f"/{options_of(url)['database']}", f"/{name}")
     with admin(url) as conn:
         conn.cursor().execute(f"CREATE DATABASE {name}")
         try:
-            restore = [maria_program("mariadb", "mysql"), "--no-defaults", *where, name]
-            subprocess.run(restore, check=True, input=text)
-            yield url.replace(f"/{given['database']}", f"/{name}")
+            load(beside, dump)
+            yield beside
         finally:
             drop(conn, name)
 

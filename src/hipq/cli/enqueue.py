@@ -45,8 +45,8 @@ def enqueue(
     if not force and not found.is_known(job_type):
         declared = [one.name for one in found.job_types]
         raise Invalid(
-            f"queue {queue} has no job type {job_type!r:.60}{others(job_type, declared)}; to add the job for a program "
-            "that has code for it, say --force"
+            f"queue {queue} has no job type {job_type!r:.60} (--force adds the job for a program that has code for it)"
+            f"{others(job_type, declared)}"
         )
     job_id = found.enqueue(job_type, value, at=at, **given_options(options))
     say({"id": job_id, "queue": queue, "type": job_type}, str(job_id))

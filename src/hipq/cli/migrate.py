@@ -1,4 +1,4 @@
-"""`hipq migrate`: bring a database to this program's schema. SQLite does it by itself; PostgreSQL wants to be asked."""
+"""`hipq migrate`: bring a database to this program's schema. Opening a SQLite file does that; a server wants this."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def migrate(target: Target) -> None:
     """Create or update hipq's tables: run this once, and after each upgrade. SQLite does not need it: programs that
     open the file do so."""
     applied = announced(target.program if target.app else Hipq("migrate", target.url)).migrate()
-    text = "\n".join(f"applied {name}" for name in applied) or "nothing to do: the schema is up to date"
+    text = "\n".join(f"applied {name}" for name in applied) or "the schema is up to date"
     say({"applied": applied}, text)

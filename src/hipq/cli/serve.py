@@ -118,9 +118,6 @@ def _say(event: str, text: str, **fields: str) -> None:
 
 def _check_installed() -> None:
     try:
-        import starlette  # noqa: F401 - only this command needs them
-        import uvicorn  # noqa: F401
-
-        from hipq.daemon import daemon  # noqa: F401
+        from hipq.daemon.http import serving  # noqa: F401 - only this command needs what this imports
     except ModuleNotFoundError as error:
         raise Invalid(f"hipq serve needs {error.name}: pip install 'hipq[daemon]'") from None
