@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hipq.engine.accept import Coalescer
+from hipq.errors import Invalid
+from hipq.job import payload
 from hipq.stores.clock import Clock, SystemClock
 from hipq.stores.open import located, open_store, url_of
 from hipq.stores.protocols import Store
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from hipq.app import Hipq
     from hipq.callback.signing import Signer
     from hipq.running import AnyEngine, Wanted
+
+
+_OF_ONE: Final = {"driver", "url", "database", "file", "host", "dbname"}
+"""Words of a mapping that is one database, and no names of shards."""
 
 
 class Database:
@@ -117,12 +123,17 @@ class Database:
 
 
 def database(app: Hipq, db: str | Mapping[str, Any] | Sequence[Any] | None, clock: Clock | None) -> Database:
-    """The database of an instance, or its shards."""
-    if db is None or isinstance(db, str) or (isinstance(db, Mapping) and db.keys() & {"driver", "url"}):
-        return Database(app, db, clock)
+    """The database of an instance, or its shards. JSON of these will do."""
+    given = _default_url(app.name) if db is None else db
+    if isinstance(given, str) and given.lstrip().startswith(("{", "[")):
+        given = payload.parse(given, "db")
+    if isinstance(given, str) or (isinstance(given, Mapping) and given.keys() & _OF_ONE):
+        return Database(app, given, clock)
+    if not isinstance(given, (Mapping, list, tuple)):
+        raise Invalid(f"db must be a URL, a mapping, or several of them in a list, not {type(given).__name__}")
     from hipq.shards.database import ShardedDatabase  # most instances have one database
 
-    return ShardedDatabase(app, db, clock)
+    return ShardedDatabase(app, given, clock)
 
 
 MakeDatabase = Callable[["Hipq", Clock | None], Database]
