@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from hipq.errors import StoreUnavailable
 from hipq.job.model import Change, New
 from hipq.job.schedule import ScheduleChange
 from hipq.job.states import WAITING
@@ -30,11 +31,15 @@ class ShardView(Forwarding):
         return getattr(self._shard.store, name)
 
     def _call(self, verb: str, given: tuple[Any, ...], more: dict[str, Any]) -> Any:
-        return getattr(self._shard.store, verb)(*given, **more)
+        try:
+            return getattr(self._shard.store, verb)(*given, **more)
+        except StoreUnavailable as error:
+            error.args = (f"shard {self._shard.name}: {error}",)  # engines log it
+            raise
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         theirs = [self._with_own(change) if change.children else change for change in changes]
-        turned = self._shard.store.turn(engine_id, theirs, claims, now)
+        turned: Turned = self._call("turn", (engine_id, theirs, claims, now), {})
         for change in theirs:
             if change.before.id in turned.lost:
                 continue
