@@ -60,7 +60,7 @@ class Adding:
         self._thread.join(120)
         assert not self._thread.is_alive()
 
-    def _until_it_works(self, act: Callable[[], object]) -> None:
+    def until_it_works(self, act: Callable[[], object]) -> None:
         while True:
             try:
                 act()
@@ -74,9 +74,9 @@ class Adding:
         while not self.over.is_set():
             key = f"{self._number}-{len(self.keys)}"
             give: dict[str, Any] = {"key": key, "on_duplicate": "return"}
-            self._until_it_works(lambda give=give: timed.enqueue("work", give["key"], **give))  # type: ignore[misc]
-            self._until_it_works(lambda give=give: answered.enqueue("asks", give["key"], **give))  # type: ignore[misc]
-            self._until_it_works(lambda key=key: self._app.answer("answered", "asks", key, key))  # type: ignore[misc]
+            self.until_it_works(lambda give=give: timed.enqueue("work", give["key"], **give))  # type: ignore[misc]
+            self.until_it_works(lambda give=give: answered.enqueue("asks", give["key"], **give))  # type: ignore[misc]
+            self.until_it_works(lambda key=key: self._app.answer("answered", "asks", key, key))  # type: ignore[misc]
             self.keys.append(key)
             self.at.append(time.monotonic())
 
@@ -104,6 +104,8 @@ def test_one_is_stopped_and_another_killed(servers: list[OwnPostgres], tmp_path:
         time.sleep(5)
         servers[2].start()
         back = time.monotonic_ns()
+        bulk = [f"bulk-{n}" for n in range(1_500)]
+        adding[0].until_it_works(lambda: app.queues[0].enqueue_many("work", bulk, keys=bulk, on_duplicate="return"))
         time.sleep(15)
         for one in adding:
             one.end()
@@ -124,8 +126,8 @@ def test_one_is_stopped_and_another_killed(servers: list[OwnPostgres], tmp_path:
         f"{sum(one.failed for one in adding)} calls tried again"
     )
     assert {row.code for some in rows.values() for row in some} == {"ok"}
-    for some in rows.values():
-        assert {msgspec.json.decode(row.result) for row in some} == keys, "a job or an answer was lost"
+    assert {msgspec.json.decode(row.result) for row in rows["timed"]} == {*keys, *bulk}, "a job was lost"
+    assert {msgspec.json.decode(row.result) for row in rows["answered"]} == keys, "an answer was lost"
     assert [job for job, times in Counter(job for job, _, _ in runs).items() if times > 1] == [], "ran twice"
     assert most_at_once(runs) == TIMED_LIMIT
     assert during > 20, "the others did not go on"
