@@ -101,7 +101,7 @@ class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
     def _create_ssl_ctx(self, given: Any) -> ssl.SSLContext:
         """Where the URL says nothing of TLS, one for all connections: PyMySQL's own reads the system's certificates for
         each, which takes 20 ms of a processor, and checks the server's by none of them."""
-        return super()._create_ssl_ctx(given) if given else _any_server()  # type: ignore[no-any-return]
+        return super()._create_ssl_ctx(given) if given else _any_server()
 
     def settle_in(self) -> None:
         """Settings that the texts of our statements rely on, whatever the server has by default."""
