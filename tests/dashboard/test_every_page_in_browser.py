@@ -29,14 +29,14 @@ SEEN_SINCE: Final = """new Promise(done => requestAnimationFrame(() => requestAn
     .then(() => shifts)"""
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def ada(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    with person(request.param, tmp_path_factory.mktemp("shop")) as found:
+@pytest.fixture(scope="module")
+def ada(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    with person(store_kind, tmp_path_factory.mktemp("shop")) as found:
         yield found
 
 
 def looks(ada: Person) -> Iterator[Look]:
-    """One after the other; on PostgreSQL one will do, since no look is a store's."""
+    """One after the other; on a server one will do, since no look is a store's."""
     for look in LOOKS if ada.app.url.startswith("sqlite") else (LIGHT,):
         put_on(ada.browser, look)
         yield look

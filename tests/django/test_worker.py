@@ -15,16 +15,16 @@ import psycopg
 import pytest
 
 from hipq.cli.worker import worker as hipq_worker
-from tests.databases import STORES, clean
+from tests.databases import clean
 from tests.django.lab import PATIENCE, PRELUDE, Lab, mysql, postgres, sqlite
 from tests.servers import clean_database, free_port
 
 
-@pytest.fixture(params=STORES)
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    with clean(request.param, tmp_path / "lab.db") as url:
+@pytest.fixture
+def lab(store_kind: str, tmp_path: Path) -> Iterator[Lab]:
+    with clean(store_kind, tmp_path / "lab.db") as url:
         servers = {"postgres": postgres, "mariadb": mysql}
-        found = servers[request.param](url) if request.param in servers else sqlite(tmp_path / "lab.db")
+        found = servers[store_kind](url) if store_kind in servers else sqlite(tmp_path / "lab.db")
         yield Lab(tmp_path, found, url)
 
 

@@ -20,6 +20,8 @@ from hipq import DuplicateKey, Hipq, Invalid, JobType, Queue
 from tests.servers import fresh_database
 from tests.their_connection import committed
 
+pytestmark = pytest.mark.every_store
+
 
 class Undo(Exception):
     """Ends a block by a rollback."""
