@@ -47,7 +47,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests with a database that is not named are on SQLite, every fourth of a module, from the first on, and those
     with the mark `every_store` on each server, too. HIPQ_TEST_STORES=all: all of them."""
-    if "store_kind" not in metafunc.fixturenames:
+    marks = metafunc.definition.iter_markers("parametrize")
+    if "store_kind" not in metafunc.fixturenames or any("store_kind" in mark.args[0] for mark in marks):
         return
     functions = _with_stores.setdefault(metafunc.module, [])
     if metafunc.function not in functions:

@@ -16,7 +16,7 @@ import pytest
 
 from hipq.cli.worker import worker as hipq_worker
 from tests.databases import clean
-from tests.django.lab import PATIENCE, PRELUDE, Lab, mysql, postgres, sqlite
+from tests.django.lab import MIGRATED, PATIENCE, PRELUDE, Lab, mysql, postgres, sqlite
 from tests.servers import clean_database, free_port
 
 
@@ -113,7 +113,7 @@ for number in range(30):
 """
     wanted = sorted(f"{name}-{number}" for name in "ab" for number in range(30) if number % 3 != 2)
     lab.manage("migrate")
-    programs = [PRELUDE + adding.replace("NAME", name) for name in "ab"]
+    programs = [PRELUDE + MIGRATED + adding.replace("NAME", name) for name in "ab"]
     with lab.jobs() as jobs, lab.worker() as worker, lab.started("-c", programs[0]) as a:
         with lab.started("-c", programs[1]) as b:
             assert (a.wait(PATIENCE), b.wait(PATIENCE)) == (0, 0), lab.said()
