@@ -18,7 +18,7 @@ help:
 	@echo "make test        lint, types and tests: what CI runs"
 	@echo "make test-fast   jobs, engine, journal and the contract on SQLite, in about a minute"
 	@echo "make coverage    which lines of src the tests run (TESTS=tests/engine: only those tests)"
-	@echo "make test-long   the same and minutes of simulation and crashes"
+	@echo "make test-long   the same on every store, and minutes of simulation and crashes"
 	@echo "make test-pythons  the suite on every Python found here"
 	@echo "make acceptance  ten thousand requests and answers on every transport"
 	@echo "make bench       hipq beside plain SQL and other queues: docs/benchmarks.md (bench-quick: a minute)"
@@ -49,8 +49,10 @@ coverage: .venv/installed-dev
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist=worksteal -m "not long" $(TESTS); status=$$?; \
 	$(BIN)/coverage combine -q && $(BIN)/coverage report --skip-covered --sort=cover; exit $$status
 
-# What `make test` repeats some hundred times is repeated a thousand times here. Each fault of tests/crash/test_campaign.py
+# Every test that has a database runs on each store here. What `make test` repeats some hundred times is repeated a
+# thousand times. Each fault of tests/crash/test_campaign.py
 # lasts half a minute; HIPQ_CAMPAIGN_SECONDS=540: nine.
+test-long: export HIPQ_TEST_STORES := all
 test-long: test
 	$(BIN)/python -m pytest -m long --timeout 3600
 	HIPQ_RACES=1000 HIPQ_ACCEPTANCE_JOBS=1000 $(BIN)/python -m pytest --timeout 3600 tests/answers_races tests/acceptance

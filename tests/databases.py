@@ -47,7 +47,7 @@ def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
             for statement in statements:
                 found = conn.execute(statement).fetchall()
     elif url.startswith("mariadb"):
-        with closing(pymysql.connect(**options_of(url), autocommit=True)) as maria:
+        with closing(pymysql.connect(**options_of(url), autocommit=True, ssl_disabled=True)) as maria:
             for statement in statements:
                 cursor = maria.cursor()
                 cursor.execute(statement)

@@ -87,7 +87,7 @@ def _reused() -> str:
 
 @contextmanager
 def admin(url: str = "") -> Iterator[pymysql.Connection]:
-    conn = pymysql.connect(autocommit=True, **{**options_of(url or mariadb_url()), "database": None})
+    conn = pymysql.connect(autocommit=True, ssl_disabled=True, **{**options_of(url or mariadb_url()), "database": None})
     try:
         yield conn
     finally:
@@ -226,7 +226,7 @@ class OwnMariaDB:
         until = time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < until:
             try:
-                pymysql.connect(host="127.0.0.1", port=port, user="root", connect_timeout=3).close()
+                pymysql.connect(host="127.0.0.1", port=port, user="root", connect_timeout=3, ssl_disabled=True).close()
                 return self._process.poll() is None
             except pymysql.Error:
                 time.sleep(0.02)

@@ -17,7 +17,7 @@ def connect(url: str) -> Any:
     """With `execute`, `commit`, `rollback` and `close`, as the drivers of all three have them, or nearly so."""
     if url.startswith("sqlite"):
         return sqlite3.connect(url.removeprefix("sqlite:///"))
-    return psycopg.connect(url) if url.startswith("postgres") else Connection(**options_of(url))
+    return psycopg.connect(url) if url.startswith("postgres") else Connection(**options_of(url), ssl_disabled=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ who asked becomes the parent of that process: who forks it ends at once, and orp
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import io
@@ -15,8 +16,10 @@ import runpy
 import socket
 import struct
 import sys
+import threading
 import time
 import types
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -157,7 +160,26 @@ def main() -> None:
     gc.freeze()
     program = serve(asked)
     become(program, path)
-    run(program.words)
+    status: Any = None
+    try:
+        run(program.words)
+    except SystemExit as end:
+        status = end.code
+        if not isinstance(status, int | None):
+            raise
+    leave(status or 0)
+
+
+def leave(status: int) -> None:
+    """End as an interpreter does, but do not take apart what it has imported: that copies the memory which a fork
+    shares, and took 28 of 34 ms. Returns if what was printed cannot be written: an interpreter has words for that."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status & 0xFF)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

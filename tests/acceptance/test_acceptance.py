@@ -29,7 +29,7 @@ from tests.acceptance.service import answer_to
 from tests.servers import free_port, fresh_database
 
 ROOT = Path(__file__).parents[2]
-JOBS = int(os.environ.get("HIPQ_ACCEPTANCE_JOBS", "400"))
+JOBS = int(os.environ.get("HIPQ_ACCEPTANCE_JOBS", "150"))
 """`make test-long` takes a thousand, `make acceptance` ten thousand."""
 KINDS = {"twice": JOBS // 20, "early": JOBS // 20, "late": JOBS // 50, "error": JOBS // 50}
 PATIENCE = 120.0

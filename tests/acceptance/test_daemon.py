@@ -25,7 +25,7 @@ from hipq.daemon.tenancy.tenants import Tenants
 from tests import processes
 from tests.servers import OwnPostgres, free_port
 
-JOBS = 2 * int(os.environ.get("HIPQ_ACCEPTANCE_JOBS", "750"))
+JOBS = 2 * int(os.environ.get("HIPQ_ACCEPTANCE_JOBS", "250"))
 POST = 25
 """Jobs in one request."""
 CHAINED = 5

@@ -17,18 +17,15 @@ import pytest
 
 from hipq import Hipq
 from tests.callback.serving import Served, hipq_callbacks, received, send, statuses
+from tests.databases import fresh
 from tests.engine.working import until
-from tests.servers import fresh_database
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+@pytest.fixture(scope="module")
+def place(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     folder = tmp_path_factory.mktemp("served")
-    if request.param == "sqlite":
-        yield f"sqlite:///{folder}/shop.db", folder
-    else:
-        with fresh_database() as url:
-            yield url, folder
+    with fresh(store_kind, folder / "shop.db") as url:
+        yield url, folder
 
 
 @pytest.fixture(scope="module")

@@ -6,22 +6,19 @@ import io
 import json
 import os
 import re
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psycopg
 import pytest
 
 from hipq import Hipq, Progress, Wait
 from hipq.cli.main import run
 from tests import processes
-from tests.databases import STORES, fresh
-from tests.servers import fresh_database
+from tests.databases import fresh, sql
 
 SHOP = '''
 """The application of the command line's tests. Gates open when the file `go` is there."""
@@ -144,40 +141,41 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    with fresh_database() as url:
-        app = Hipq("shop", url)
-        app.migrate()
-        app.close()
+    with fresh("postgres", Path()) as url, shop_on(url):
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[str]:
+    with fresh("mariadb", Path()) as url, shop_on(url):
+        yield url
+
+
+@pytest.fixture
+def database(
+    store_kind: str, request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], int]:
     """A database for the shop; calling it counts the rows this test has added: jobs, answers, payloads put aside."""
-    if request.param == "sqlite":
-        return lambda: _count(sqlite3.connect(folder / "shop.db"), "SELECT name FROM sqlite_master")
-    url = request.getfixturevalue("postgres")
+    if store_kind == "sqlite":
+        return lambda: _count(f"sqlite:///{folder}/shop.db", "SELECT name FROM sqlite_master")
+    url = request.getfixturevalue(store_kind)
     monkeypatch.setenv("HIPQ_DATABASE_URL", url)
-
-    def count() -> int:
-        return _count(psycopg.connect(url), "SELECT tablename FROM pg_tables")
-
-    before = count()
-    return lambda: count() - before
+    schema = "current_schema()" if store_kind == "postgres" else "database()"
+    tables = f"SELECT table_name FROM information_schema.tables WHERE table_schema = {schema}"
+    before = _count(url, tables)
+    return lambda: _count(url, tables) - before
 
 
-def _count(connection: Any, tables: str) -> int:
-    with closing(connection) as conn:
-        names = [row[0] for row in conn.execute(tables).fetchall()]
-        wanted = r"shop_(orders|mails|bills)(_final)?|hipq_(payloads|answers)"
-        counted = [name for name in names if re.fullmatch(wanted, name)]
-        return sum(int(conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0]) for name in counted)
+def _count(url: str, tables: str) -> int:
+    wanted = r"shop_(orders|mails|bills)(_final)?|hipq_(payloads|answers)"
+    counts = [f"(SELECT count(*) FROM {name})" for (name,) in sql(url, tables) if re.fullmatch(wanted, name)]
+    return int(sql(url, f"SELECT {' + '.join(counts)}")[0][0]) if counts else 0
 
 
-@pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture
+def url(store_kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The database of shop:app, its own."""
-    with fresh(request.param, folder / "shop.db") as found:
+    with fresh(store_kind, folder / "shop.db") as found:
         monkeypatch.setenv("HIPQ_DATABASE_URL", found)
         yield found
 

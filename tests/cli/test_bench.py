@@ -228,7 +228,7 @@ def test_a_count_that_is_wrong_is_exit_1(hipq: HipqCommand, folder: Path, monkey
 
 # -- however it ends -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("url", "during", "number"),
+    ("store_kind", "during", "number"),
     [
         ("sqlite", "adding: enqueue, one", signal.SIGINT),
         ("postgres", "running: plain", signal.SIGINT),
@@ -240,7 +240,7 @@ def test_a_count_that_is_wrong_is_exit_1(hipq: HipqCommand, folder: Path, monkey
         pytest.param("sqlite", "answering: answer, one", signal.SIGTERM, marks=pytest.mark.long),
         pytest.param("postgres", "pick-up", signal.SIGINT, marks=pytest.mark.long),
     ],
-    indirect=["url"],
+    indirect=["store_kind"],
 )
 def test_a_signal_leaves_nothing(url: str, theirs: Hipq, during: str, number: int) -> None:
     assert theirs.queues
@@ -260,7 +260,7 @@ def test_a_signal_leaves_nothing(url: str, theirs: Hipq, during: str, number: in
 
 
 @pytest.mark.parametrize(
-    ("url", "during"),
+    ("store_kind", "during"),
     [
         ("sqlite", "pick-up"),
         ("postgres", "running: plain"),
@@ -268,7 +268,7 @@ def test_a_signal_leaves_nothing(url: str, theirs: Hipq, during: str, number: in
         pytest.param("sqlite", "running: plain", marks=pytest.mark.long),
         pytest.param("postgres", "pick-up", marks=pytest.mark.long),
     ],
-    indirect=["url"],
+    indirect=["store_kind"],
 )
 def test_what_a_killed_run_left_is_removed_by_the_next(hipq: HipqCommand, url: str, theirs: Hipq, during: str) -> None:
     assert theirs.queues
@@ -331,7 +331,7 @@ def test_a_second_run_on_the_same_database_is_refused_and_disturbs_nothing(
     assert everything(url) == before
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
 def test_queues_of_somebody_elses_hipq_bench_are_not_taken_for_leftovers(hipq: HipqCommand, url: str) -> None:
     app = Hipq("hipq_bench", url, table_naming=lambda _, queue: f"our_{queue}")
     app.migrate()

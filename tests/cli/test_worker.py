@@ -16,20 +16,14 @@ import pytest
 from hipq import Hipq, Job
 from hipq.signals import TOGETHER
 from tests.cli.conftest import HURRY, SHOP, HipqCommand, Worker, eventually, shop_on, started
-from tests.servers import fresh_database
 
 Start = Callable[..., Worker]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def shop(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hipq]:
+@pytest.fixture
+def shop(url: str) -> Iterator[Hipq]:
     """The shop as another program has it, on each store."""
-    if request.param == "sqlite":
-        with shop_on(f"sqlite:///{folder}/shop.db") as app:
-            yield app
-        return
-    with fresh_database() as url, shop_on(url) as app:
-        monkeypatch.setenv("HIPQ_DATABASE_URL", url)
+    with shop_on(url) as app:
         yield app
 
 

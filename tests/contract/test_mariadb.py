@@ -44,7 +44,7 @@ class MariaDatabase:
 
     def connect(self, *, autocommit: bool = False, dict_rows: bool = False) -> Any:
         kind = DictCursor if dict_rows else Cursor
-        return Connection(**options_of(self.url), autocommit=autocommit, cursorclass=kind)
+        return Connection(**options_of(self.url), autocommit=autocommit, cursorclass=kind, ssl_disabled=True)
 
     def set_schema(self, number: int, accepts: int) -> None:
         raw(self, f"UPDATE hipq_meta SET version = {number}, accepts = {accepts}")

@@ -14,14 +14,13 @@ import pytest
 from hipq.daemon.http.add import Wanted, grouped
 from hipq.daemon.job_factory import PLAIN
 from tests.daemon.api_serving import Tenant, eventually, site
-from tests.databases import STORES
 
 FAR = "2040-01-01T00:00:00Z"
 
 
-@pytest.fixture(params=STORES, scope="module")
-def acme(request: pytest.FixtureRequest) -> Tenant:
-    return site(request.param).tenant()
+@pytest.fixture(scope="module")
+def acme(store_kind: str) -> Tenant:
+    return site(store_kind).tenant()
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.daemon.api_serving import Tenant, site
-from tests.databases import STORES
 
 
-@pytest.fixture(params=STORES, scope="module")
-def acme(request: pytest.FixtureRequest) -> Tenant:
-    return site(request.param).tenant()
+@pytest.fixture(scope="module")
+def acme(store_kind: str) -> Tenant:
+    return site(store_kind).tenant()
 
 
 def payloads(tenant: Tenant, ids: list[str]) -> list[str]:

@@ -17,7 +17,9 @@ from hipq.engine.lanes import LANES as LOOKED_AT
 from hipq.job.model import Change, Row
 from hipq.job.transitions import succeeded
 from hipq.stores.protocols import Store
-from tests.databases import STORES, fresh
+from tests.databases import fresh
+
+pytestmark = pytest.mark.every_store
 
 LANES = 300
 """More than one look shows;"""
@@ -25,9 +27,9 @@ MANY = 5_000
 """and more than are remembered."""
 
 
-@pytest.fixture(params=STORES)
-def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hipq]:
-    with fresh(request.param, tmp_path / "daemon.db") as url, closing(Hipq("daemon", url)) as app:
+@pytest.fixture
+def app(store_kind: str, tmp_path: Path) -> Iterator[Hipq]:
+    with fresh(store_kind, tmp_path / "daemon.db") as url, closing(Hipq("daemon", url)) as app:
         app.queue("jobs")
         app.migrate()
         yield app

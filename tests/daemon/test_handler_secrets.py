@@ -27,7 +27,7 @@ from hipq.sandbox.secrets import Secrets
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from tests.daemon.api_serving import Daemon, Site, Tenant, eventually
-from tests.databases import STORES, fresh
+from tests.databases import fresh
 from tests.engine.conftest import url
 from tests.stores.dumped import dumped as all_rows
 
@@ -57,9 +57,9 @@ return { it, all: process.env };
 }
 
 
-@pytest.fixture(params=STORES)
-def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    with fresh(request.param, tmp_path / "daemon.db") as url:
+@pytest.fixture
+def served(store_kind: str, tmp_path: Path) -> Iterator[Site]:
+    with fresh(store_kind, tmp_path / "daemon.db") as url:
         site = Site(url, tmp_path)
         keys = tmp_path / "keys"
         keys.write_text(f"# of this test\n{new_key()}\n")

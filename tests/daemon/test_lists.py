@@ -17,7 +17,9 @@ from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.claims import Claim
 from tests.daemon.working import made as unstarted
-from tests.databases import STORES, fresh
+from tests.databases import fresh
+
+pytestmark = pytest.mark.every_store
 
 JOBS = 8
 MEGABYTES = 8
@@ -43,9 +45,9 @@ print(json.dumps([count, listed - before, peak() - before]))
 """
 
 
-@pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with fresh(request.param, tmp_path / "daemon.db") as found:
+@pytest.fixture
+def url(store_kind: str, tmp_path: Path) -> Iterator[str]:
+    with fresh(store_kind, tmp_path / "daemon.db") as found:
         yield found
 
 

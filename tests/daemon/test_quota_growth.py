@@ -7,14 +7,15 @@ import time
 import pytest
 
 from tests.daemon.api_serving import Got, Site, Tenant, eventually, site
-from tests.databases import STORES
+
+pytestmark = pytest.mark.every_store
 
 BIG = 100_000
 
 
-@pytest.fixture(params=STORES)
-def here(request: pytest.FixtureRequest) -> Site:
-    return site(request.param)
+@pytest.fixture
+def here(store_kind: str) -> Site:
+    return site(store_kind)
 
 
 def answer(tenant: Tenant, key: str, body: bytes, jobtype: str = "ask") -> Got:

@@ -30,6 +30,8 @@ from tests.servers import free_port, fresh_database
 
 __all__ = ["url"]
 
+pytestmark = pytest.mark.every_store
+
 POSTS = 200
 
 

@@ -11,13 +11,13 @@ from hipq import Hipq
 from hipq.dashboard import site as site_module
 from hipq.dashboard.application import Dashboard, asgi
 from tests.dashboard.serving import Served, Watched
-from tests.databases import STORES, clean
+from tests.databases import clean
 
 
-@pytest.fixture(params=STORES)
-def either_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture
+def either_url(store_kind: str, tmp_path: Path) -> Iterator[str]:
     """An empty database on either store."""
-    with clean(request.param, tmp_path / "shop.db") as url:
+    with clean(store_kind, tmp_path / "shop.db") as url:
         yield url
 
 

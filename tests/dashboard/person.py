@@ -13,7 +13,7 @@ from tests.dashboard.busy_shop import BusyShop, busy_shop
 from tests.dashboard.looks import LIGHT, put_on
 from tests.dashboard.serving import Served
 from tests.dashboard.visiting import SECRETS, TOKENS
-from tests.servers import fresh_database
+from tests.databases import fresh
 
 
 class Person:
@@ -71,12 +71,8 @@ def _named(name: str, within: str) -> str:
 @contextmanager
 def person(store: str, folder: Path) -> Iterator[Person]:
     """Logged in as an admin, at a shop of its own on either store."""
-    if store == "sqlite":
-        with _person(f"sqlite:///{folder}/shop.db", folder) as found:
-            yield found
-    else:
-        with fresh_database() as url, _person(url, folder) as found:
-            yield found
+    with fresh(store, folder / "shop.db") as url, _person(url, folder) as found:
+        yield found
 
 
 @contextmanager

@@ -18,12 +18,11 @@ from hipq.job.states import FINAL, READY, SCHEDULED
 from hipq.stores.filters import Filter
 from tests.dashboard.seen import Element, do, go, parsed, see
 from tests.dashboard.shop_jobs import filled, queue, shop
-from tests.databases import STORES
 
 
-@pytest.fixture(params=STORES)
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    with shop(request.param, tmp_path) as site:
+@pytest.fixture
+def site(store_kind: str, tmp_path: Path) -> Iterator[Site]:
+    with shop(store_kind, tmp_path) as site:
         yield site
 
 

@@ -21,19 +21,18 @@ from hipq.job.when import to_datetime
 from hipq.testing.clock import HandClock
 from tests.dashboard.seen import Element, go, parsed, see
 from tests.dashboard.shop_jobs import filled, queue, shop
-from tests.databases import STORES
 
 
-@pytest.fixture(params=STORES)
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    with shop(request.param, tmp_path) as site:
+@pytest.fixture
+def site(store_kind: str, tmp_path: Path) -> Iterator[Site]:
+    with shop(store_kind, tmp_path) as site:
         yield site
 
 
-@pytest.fixture(params=STORES, scope="module")
-def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def full(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """With a job of each kind; tests only look."""
-    with shop(request.param, tmp_path_factory.mktemp("shop")) as site:
+    with shop(store_kind, tmp_path_factory.mktemp("shop")) as site:
         filled(site)
         yield site
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -21,8 +20,8 @@ from tests.contract.database import Database
 from tests.contract.test_sqlite import SqliteFile
 from tests.dashboard.test_same_site import add_route, with_action
 from tests.dashboard.visiting import HTML, SECRETS, TOKENS, Browser, ask
+from tests.databases import fresh
 from tests.engine.conftest import app, clock, make_app, url
-from tests.servers import fresh_database
 
 __all__ = ["app", "clock", "make_app", "url"]
 
@@ -94,14 +93,12 @@ class Doors:
         return self._visitors[read_only, name]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with ExitStack() as stack:
-        folder = tmp_path_factory.mktemp("doors")
-        is_file = request.param == "sqlite"
-        found = Doors(f"sqlite:///{folder}/shop.db" if is_file else stack.enter_context(fresh_database()))
-        stack.callback(found.app.close)
+@pytest.fixture(scope="module")
+def doors(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    with fresh(store_kind, tmp_path_factory.mktemp("doors") / "shop.db") as url:
+        found = Doors(url)
         yield found
+        found.app.close()
 
 
 @pytest.mark.parametrize("name", ROLES)

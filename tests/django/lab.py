@@ -26,8 +26,8 @@ from django.core.management import call_command
 from django.db import transaction
 from lab import tasks
 from lab.models import Note
-call_command("migrate", verbosity=0)
 """
+MIGRATED: Final = 'call_command("migrate", verbosity=0)\n'
 
 
 def sqlite(file: Path | str, **more: Any) -> dict[str, Any]:
@@ -59,6 +59,7 @@ class Lab:
         backend: dict[str, Any] | None = None,
     ) -> None:
         self.folder, self._python = folder, python
+        self._is_migrated = False
         self._url = url or f"sqlite:///{database['NAME']}"
         ours = {"BACKEND": "hipq.django.HipqBackend", "QUEUES": ["default", "mails"]}
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("HIPQ_")} | {
@@ -75,7 +76,9 @@ class Lab:
 
     def do(self, code: str) -> Any:
         """Run this in a process of its own, on a database that has its tables; what it puts into `out`."""
-        return json.loads(self._run("-c", f"{PRELUDE}{code}\nimport json; print(json.dumps(out))").splitlines()[-1])
+        first, self._is_migrated = "" if self._is_migrated else MIGRATED, True
+        program = f"{PRELUDE}{first}{code}\nimport json; print(json.dumps(out))"
+        return json.loads(self._run("-c", program).splitlines()[-1])
 
     def _run(self, *arguments: str, status: int = 0) -> str:
         done = processes.run([self._python, *arguments], cwd=self.folder, env=self._environment, text=True,

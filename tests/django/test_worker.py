@@ -15,16 +15,16 @@ import psycopg
 import pytest
 
 from hipq.cli.worker import worker as hipq_worker
-from tests.databases import STORES, clean
-from tests.django.lab import PATIENCE, PRELUDE, Lab, mysql, postgres, sqlite
+from tests.databases import clean
+from tests.django.lab import MIGRATED, PATIENCE, PRELUDE, Lab, mysql, postgres, sqlite
 from tests.servers import clean_database, free_port
 
 
-@pytest.fixture(params=STORES)
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    with clean(request.param, tmp_path / "lab.db") as url:
+@pytest.fixture
+def lab(store_kind: str, tmp_path: Path) -> Iterator[Lab]:
+    with clean(store_kind, tmp_path / "lab.db") as url:
         servers = {"postgres": postgres, "mariadb": mysql}
-        found = servers[request.param](url) if request.param in servers else sqlite(tmp_path / "lab.db")
+        found = servers[store_kind](url) if store_kind in servers else sqlite(tmp_path / "lab.db")
         yield Lab(tmp_path, found, url)
 
 
@@ -113,7 +113,7 @@ for number in range(30):
 """
     wanted = sorted(f"{name}-{number}" for name in "ab" for number in range(30) if number % 3 != 2)
     lab.manage("migrate")
-    programs = [PRELUDE + adding.replace("NAME", name) for name in "ab"]
+    programs = [PRELUDE + MIGRATED + adding.replace("NAME", name) for name in "ab"]
     with lab.jobs() as jobs, lab.worker() as worker, lab.started("-c", programs[0]) as a:
         with lab.started("-c", programs[1]) as b:
             assert (a.wait(PATIENCE), b.wait(PATIENCE)) == (0, 0), lab.said()

@@ -9,12 +9,12 @@ import pytest
 
 from hipq import Hipq, Queue
 from hipq.testing.clock import HandClock
-from tests.databases import STORES, clean
+from tests.databases import clean
 
 
-@pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with clean(request.param, tmp_path / "engine.db") as found:
+@pytest.fixture
+def url(store_kind: str, tmp_path: Path) -> Iterator[str]:
+    with clean(store_kind, tmp_path / "engine.db") as found:
         yield found
 
 

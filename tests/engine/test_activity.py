@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from hipq import Failed, Hipq, Job, Queue, Wait, fixed
 from hipq.job.activity import DAY, HOUR, MINUTE, Activity
 from hipq.job.states import Code
 from hipq.job.when import SECOND
 from hipq.stores.sql.activity import FOLDS
 from hipq.testing.clock import HandClock
+
+pytestmark = pytest.mark.every_store
 
 
 def of_type(app: Hipq, queue: Queue, since: int) -> dict[str, Activity]:

@@ -14,6 +14,8 @@ import pytest
 from hipq import Hipq, Invalid, Job, Wait, admit, limit, share, window
 from hipq.errors import StoreUnavailable
 
+pytestmark = pytest.mark.every_store
+
 
 @pytest.fixture
 def app(url: str) -> Iterator[Hipq]:

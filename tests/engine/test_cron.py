@@ -14,6 +14,8 @@ from hipq.errors import StoreUnavailable
 from hipq.events import Event
 from hipq.testing.clock import HandClock
 
+pytestmark = pytest.mark.every_store
+
 Run = Callable[[], None]
 
 

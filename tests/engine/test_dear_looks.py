@@ -16,6 +16,8 @@ from hipq.job.model import Change
 from hipq.stores.claims import Claim
 from tests.engine.working import real_time, until, working
 
+pytestmark = pytest.mark.every_store
+
 DEAR = 0.05
 SECONDS = 2.0
 

@@ -28,6 +28,8 @@ from hipq.limits.tenants import PerTenant, tenant_of
 from hipq.stores.filters import Filter
 from hipq.testing.clock import HandClock
 
+pytestmark = pytest.mark.every_store
+
 
 class Counted:
     """A store that counts what it is asked."""

@@ -20,6 +20,8 @@ from hipq.stores.claims import Claim
 from hipq.testing.clock import HandClock
 from tests.engine.working import real_time, until, until_empty, working
 
+pytestmark = pytest.mark.every_store
+
 MakeApp = Callable[[], Hipq]
 
 

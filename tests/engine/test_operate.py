@@ -14,6 +14,8 @@ from hipq.operate import PAGE, Changed
 from hipq.testing.clock import HandClock
 from tests.their_connection import committed
 
+pytestmark = pytest.mark.every_store
+
 Run = Callable[[], None]
 
 

@@ -10,6 +10,8 @@ from hipq import Hipq, Job, Queue, aged
 from hipq.job.when import to_datetime
 from hipq.testing.clock import HandClock
 
+pytestmark = pytest.mark.every_store
+
 # Seed 000: "Imagine a table sorted first by scheduled time then by priority ascending."
 TABLE = [("10:32", 700), ("10:33", 50), ("10:33", 100), ("10:40", 1), ("10:40", 7)]
 SHUFFLED = [TABLE[3], TABLE[0], TABLE[2], TABLE[4], TABLE[1]]

@@ -17,6 +17,8 @@ from hipq.stores.values import Crew
 from hipq.stores.waker import ELSEWHERE, News
 from tests.engine.working import until, working
 
+pytestmark = pytest.mark.every_store
+
 SIZE = 32
 
 

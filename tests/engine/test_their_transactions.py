@@ -20,6 +20,8 @@ from hipq import DuplicateKey, Hipq, Invalid, JobType, Queue
 from tests.servers import fresh_database
 from tests.their_connection import committed
 
+pytestmark = pytest.mark.every_store
+
 
 class Undo(Exception):
     """Ends a block by a rollback."""
@@ -215,7 +217,7 @@ def test_async_code_may_have_a_plain_connection(app: Hipq, work: JobType, url: s
     assert _keys(app) == ["a", "b"]
 
 
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("store_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("kind", ASYNC)
 def test_async_connections_too(app: Hipq, work: JobType, url: str, kind: str) -> None:
     large = {"text": "x" * 100_000}
@@ -241,7 +243,7 @@ def test_async_connections_too(app: Hipq, work: JobType, url: str, kind: str) ->
     assert {job.state for job in app.jobs("orders")} == {"final"}
 
 
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("store_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("kind", ASYNC)
 def test_an_async_connection_to_another_database_is_refused(app: Hipq, work: JobType, kind: str) -> None:
     async def main(other: str) -> None:
@@ -253,7 +255,7 @@ def test_an_async_connection_to_another_database_is_refused(app: Hipq, work: Job
     assert _keys(app) == []
 
 
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("store_kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("kind", ASYNC)
 def test_an_async_connection_needs_the_async_verb(work: JobType, url: str, kind: str) -> None:
     async def main() -> None:
@@ -264,7 +266,7 @@ def test_an_async_connection_needs_the_async_verb(work: JobType, url: str, kind:
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
 def test_what_cannot_be_part_of_it_says_so(work: JobType, url: str) -> None:
     async def main() -> None:
         engine = create_async_engine(url.replace("sqlite", "sqlite+aiosqlite"))

@@ -14,6 +14,8 @@ from hipq import Hipq, Invalid, Job, Wait, admit, limit, rate, reject, share, wi
 from hipq.testing.clock import HandClock
 from tests.engine.working import real_time, until, until_empty, working
 
+pytestmark = pytest.mark.every_store
+
 MakeApp = Callable[[], Hipq]
 Jobs = list[Job[Any]]
 

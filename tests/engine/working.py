@@ -15,7 +15,7 @@ from hipq.engine.loop import Engine
 
 real_time = pytest.mark.parametrize("clock", [None], ids=["real"])
 """In place of the clock that is turned by hand."""
-one_store = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+one_store = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
 """For what happens in the process, whichever store its jobs are in."""
 
 

@@ -26,25 +26,19 @@ from hipq.observe.measures import DEPTH, MEASURES, OTHER, SELDOM, TYPES, Looks
 from hipq.observe.meters import meter
 from hipq.observe.prometheus import Collector
 from hipq.testing.clock import HandClock
+from tests.databases import clean
 from tests.docs.test_readme import ROOT, blocks, run
-from tests.servers import clean_database
 
 Figures = dict[tuple[str, ...], float]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hipq]:
-    def made(url: str) -> Iterator[Hipq]:
+@pytest.fixture
+def app(store_kind: str, tmp_path: Path) -> Iterator[Hipq]:
+    with clean(store_kind, tmp_path / "shop.db") as url:
         app = Hipq("shop", url, clock=HandClock())
         app.migrate()
         yield app
         app.close()
-
-    if request.param == "sqlite":
-        yield from made(f"sqlite:///{tmp_path}/shop.db")
-    else:
-        with clean_database() as url:
-            yield from made(url)
 
 
 def figures(text: str) -> Figures:

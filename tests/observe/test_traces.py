@@ -24,20 +24,17 @@ from hipq.job.model import HISTORY_LIMIT
 from hipq.observe.traces import PROMISED, trace, traceparent_of
 from hipq.testing.clock import HandClock
 from tests import processes
+from tests.databases import clean
 from tests.docs.test_readme import blocks, run
-from tests.servers import clean_database
 
 SECRET = "4111-1111-1111-1111"
 STORED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/traces.db"
-    else:
-        with clean_database() as found:
-            yield found
+@pytest.fixture
+def url(store_kind: str, tmp_path: Path) -> Iterator[str]:
+    with clean(store_kind, tmp_path / "traces.db") as found:
+        yield found
 
 
 class Seen:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import cache
+from pathlib import Path
 
 import msgspec
 import pymysql
@@ -15,6 +18,7 @@ import pytest
 from hipq import Hipq, Job
 from hipq.errors import Invalid, SchemaError, StoreRefused, StoreUnavailable
 from hipq.stores.mariadb.address import options_of
+from hipq.stores.mariadb.connection import Session
 from hipq.stores.mariadb.store import MariaStore
 from hipq.stores.open import open_guest, open_store, url_of
 from tests.contract.jobs import add, everything, new
@@ -205,3 +209,20 @@ def sessions(cursor: pymysql.cursors.Cursor) -> list[int]:
     """Those of others."""
     cursor.execute("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'")
     return [process for (process,) in cursor.fetchall()]
+
+
+def test_tls_is_used_where_the_server_has_it_and_nobody_reads_certificates_that_nothing_is_checked_by(
+    open_to_all: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = str(open_to_all / "key"), str(open_to_all / "certificate")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", key, "-out",
+         certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    Path(key).chmod(0o644)
+    monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda _: 1 / 0)
+    with OwnMariaDB(in_memory=True, ssl_key=key, ssl_cert=certificate) as server:
+        conn = Session(**options_of(server.url))
+        assert conn.run("SHOW STATUS LIKE 'Ssl_cipher'").fetchall()[0][1]
+        conn.close()

@@ -9,7 +9,7 @@ import pytest
 
 from hipq import Hipq
 from hipq.testing import Harness, harness
-from tests.servers import clean_database
+from tests.databases import clean
 
 
 @pytest.fixture
@@ -25,11 +25,8 @@ def shop(app: Hipq) -> Iterator[Harness]:
         yield shop
 
 
-@pytest.fixture(params=["memory", "postgres"])
-def db(request: pytest.FixtureRequest) -> Iterator[str]:
-    """For what must be so on both databases."""
-    if request.param == "memory":
-        yield "sqlite://"
-    else:
-        with clean_database() as url:
-            yield url
+@pytest.fixture
+def db(store_kind: str, tmp_path: Path) -> Iterator[str]:
+    """For what must be so on each database; SQLite is in memory."""
+    with clean(store_kind, tmp_path) as url:
+        yield "sqlite://" if store_kind == "sqlite" else url
