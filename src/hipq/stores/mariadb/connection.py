@@ -23,22 +23,12 @@ from pymysql.cursors import Cursor
 from hipq.errors import StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.mariadb.address import options_of
 from hipq.stores.mariadb.flavour import Flavour, flavour_of
+from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, POOL_SECONDS, POOL_SIZE
 
 T = TypeVar("T")
 
-ANSWER_SECONDS: Final = 15.0
-"""How long a server may leave a statement without any answer. Then the connection is cut. Longer than any statement of
-ours waits for a lock."""
-LONG_SECONDS: Final = 600.0
-"""The same where the server may have much to read: lists, counts, pruning."""
-MIGRATION_SECONDS: Final = 24 * 3600.0
-"""And where it may have to write every row."""
-CALLER_SECONDS: Final = 10
-"""How long a program that adds a job, or brings an answer, waits for a transaction that has taken its key."""
 LOCK_SECONDS: Final = 2
 """How long an engine waits for somebody's lock: below a third of a lease. The sessions' settings say so, too."""
-POOL_SIZE: Final = 10
-POOL_SECONDS: Final = 1.5
 TRIES: Final = 8
 """How often a transaction begins that was a deadlock's victim."""
 PROCESS: Final = "CONNECTION_ID() * @@auto_increment_increment + @@auto_increment_offset - 1"

@@ -138,8 +138,8 @@ class MariaSql(Sql):
     def run(self, query: Text, values: Mapping[str, Any], *, once: bool = False) -> list[Any]:  # noqa: ARG002
         return self.ask(query, values)[0]
 
-    def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
-        return self.ask(self.statements.of(name, queue), values)[1]
+    def do(self, query: Text, values: Mapping[str, Any], *, once: bool = False) -> int:  # noqa: ARG002
+        return self.ask(query, values)[1]
 
     def read(self, kind: type[Read], query: Text, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:  # noqa: ARG002
         return [kind(*row) for row in self.run(query, values)]

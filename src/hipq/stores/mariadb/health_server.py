@@ -5,14 +5,14 @@ All of it is what the server has counted already: no table is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pymysql
 
 from hipq.stores.health.facts import Holdback, Part, ServerHealth, TableHealth
 from hipq.stores.mariadb.connection import Session, number_of
-from hipq.stores.mariadb.schema import registered
+from hipq.stores.values import QueueTables
 
 _SETTINGS: Final = (
     "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "log_bin", "sync_binlog", "binlog_format", "sql_mode",
@@ -47,10 +47,10 @@ def _sees_all(conn: Session) -> bool:
     return True
 
 
-def denied(conn: Session) -> tuple[str, ...]:
+def denied(conn: Session, queues: Iterable[QueueTables]) -> tuple[str, ...]:
     """What this user may not do. To explain a statement takes the same rights as to run it, and changes nothing."""
     found = []
-    for table in ("hipq_queues", *(queue.table for queue in registered(conn))):
+    for table in ("hipq_queues", *(queue.table for queue in queues)):
         some = "number" if table == "hipq_queues" else "id"
         for right, query in {
             "INSERT": f"INSERT INTO {table} ({some}) VALUES (0)",

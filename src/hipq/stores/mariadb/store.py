@@ -23,22 +23,14 @@ from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
-from hipq.stores.mariadb import schema
-from hipq.stores.mariadb.connection import (
-    ANSWER_SECONDS,
-    BUSY,
-    LONG_SECONDS,
-    POOL_SIZE,
-    Connections,
-    is_deadlock,
-    number_of,
-)
+from hipq.stores.mariadb.adding import AddingVerbs
+from hipq.stores.mariadb.connection import BUSY, Connections, is_deadlock, number_of
 from hipq.stores.mariadb.dialect import MariaSql, Text, spelled, statements
 from hipq.stores.mariadb.inbox import MariaInbox
 from hipq.stores.mariadb.insert import Insert
 from hipq.stores.mariadb.listing import page
 from hipq.stores.mariadb.rule_claims import MariaRulebook
-from hipq.stores.mariadb.setup import SetupVerbs
+from hipq.stores.mariadb.schema import known
 from hipq.stores.mariadb.turn import MariaTake, Settle, add_counters
 from hipq.stores.mariadb.wake import PollingWaker, Teller, Told
 from hipq.stores.password import without_password
@@ -47,6 +39,7 @@ from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
+from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
@@ -61,7 +54,7 @@ GATHERED: Final = 15 * MINUTE
 NOW: Final = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
 
 
-class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class MariaStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
     _settle: Settle
     _rulebook: MariaRulebook
     at_once = POOL_SIZE
@@ -80,7 +73,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
         self.url = without_password(url)
         self._db = lent or Connections(url, on_fork=self._start, answer_seconds=answer_seconds)
         self._clock = clock
-        self._known = schema.known()
+        self._known = known()
         self._statements = statements(self.queues, self._spelled)
         self._insert = Insert(self._statements, lambda: self._db.flavour)
         self._settle = Settle(self._statements, self._insert)
@@ -124,7 +117,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
 
     def _told(self, floor: int) -> list[Told]:
         with self._db.using() as conn:
-            found = MariaSql(conn, self._statements).found("news", floor=floor, writer=self._teller.writer)
+            found = self._sql(conn).found("news", floor=floor, writer=self._teller.writer)
         parts = [one.split(":", 3) for (one,) in found]
         return [(int(number), int(queue), rank, int(job)) for number, queue, job, rank in parts]
 
@@ -137,13 +130,13 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
     @contextmanager
     def _reading(self, *, long: bool = False, patient: bool = True) -> Iterator[MariaSql]:  # noqa: ARG002
         with self._using(LONG_SECONDS if long else 0) as conn:
-            yield MariaSql(conn, self._statements)
+            yield self._sql(conn)
 
     @contextmanager
     def _writing(self) -> Iterator[Sql]:
         """A file may hold several statements: they are committed together."""
         with self._using() as conn, conn.transaction():
-            yield MariaSql(conn, self._statements)
+            yield self._sql(conn)
 
     def _lease_time(self) -> Mapping[str, Any]:
         return {}
@@ -292,7 +285,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
     def locked(self, queues: Sequence[int]) -> set[int]:
         found = set[int]()
         with self._using() as conn:
-            sql = MariaSql(conn, self._statements)
+            sql = self._sql(conn)
             for queue in queues:
                 try:
                     sql.found("locked", queue)

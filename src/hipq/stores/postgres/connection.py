@@ -26,19 +26,16 @@ from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hipq.errors import Invalid, StoreBroken, StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
-from hipq.stores.postgres.session import ANSWER_SECONDS, LOCK_SECONDS, Session
+from hipq.stores.postgres.session import LOCK_SECONDS, Session
+from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, POOL_SECONDS, POOL_SIZE
 
 T = TypeVar("T")
 Connection = psycopg.Connection[TupleRow]
 
 TRIES: Final = 3
-POOL_SIZE: Final = 10
 _CLOSED: Final = "PostgreSQL: this store was closed"
-POOL_SECONDS: Final = 1.5
 IN_VAIN_SECONDS: Final = 0.5
 """Seconds for which the calls of a thread fail at once, after a look that failed and was not needed. See `in_vain`."""
-CALLER_SECONDS: Final = 10.0
-"""Seconds that a program which adds a job, or brings an answer, waits for a transaction that has taken its key."""
 _DEFAULTS: Final = {
     "application_name": "hipq",
     "connect_timeout": 2,

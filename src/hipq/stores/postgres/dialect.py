@@ -45,8 +45,8 @@ class PostgresSql(Sql):
     def run(self, query: bytes, values: Mapping[str, Any], *, once: bool = False) -> list[Any]:
         return self.conn.execute(query, values, prepare=False if once else None, binary=True).fetchall()
 
-    def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
-        return self.conn.execute(self.statements.of(name, queue), values).rowcount
+    def do(self, query: bytes, values: Mapping[str, Any], *, once: bool = False) -> int:
+        return self.conn.execute(query, values, prepare=False if once else None).rowcount
 
     def read(self, kind: type[Read], query: bytes, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:
         cursor = self.conn.cursor(row_factory=args_row(kind))

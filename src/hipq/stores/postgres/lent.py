@@ -14,7 +14,6 @@ from psycopg.rows import tuple_row
 from hipq.errors import SchemaError, StoreError, StoreUnavailable
 from hipq.job.model import New
 from hipq.stores.clock import Clock
-from hipq.stores.postgres import schema
 from hipq.stores.postgres.adding import usable
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.session import Session
@@ -81,6 +80,6 @@ class GuestStore(PostgresStore):
         in_theirs = not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE
         if in_theirs and not self._for_a_test:
             with self._using() as theirs:
-                if not schema.complete(theirs, self._known, app, name, table):
+                if not self.schema(self._sql(theirs)).complete(app, name, table):
                     raise SchemaError(f"{self.url} has no tables yet for the queue {app}.{name}")
         return super().queue(app, name, table)

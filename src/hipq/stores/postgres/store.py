@@ -25,22 +25,15 @@ from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
 from hipq.stores.password import without_password
-from hipq.stores.postgres import schema
 from hipq.stores.postgres.adding import AddingVerbs
-from hipq.stores.postgres.connection import (
-    POOL_SIZE,
-    Connection,
-    Connections,
-    in_transaction,
-    patiently,
-)
-from hipq.stores.postgres.dialect import PostgresSql, statements
+from hipq.stores.postgres.connection import Connection, Connections, in_transaction, patiently
+from hipq.stores.postgres.dialect import statements
 from hipq.stores.postgres.inbox import PostgresInbox
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.listing import page, planned
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
-from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS
+from hipq.stores.postgres.schema import known
 from hipq.stores.postgres.turn import Settle, Take
 from hipq.stores.postgres.wake import Listener, ListeningWaker
 from hipq.stores.rule_claims import Picked
@@ -50,6 +43,7 @@ from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
 from hipq.stores.sql.notices import Notices
+from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.settle import Saved, claimed_entry
@@ -90,7 +84,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
             on_silence=lambda: self._listener.reopen(),
         )
         self._clock = clock
-        self._known = schema.known()
+        self._known = known()
         self._statements = statements(self.queues)
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)
@@ -141,7 +135,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
         began = time.monotonic()
         try:
             with self._using(LONG_SECONDS if long else 0) as conn:
-                yield PostgresSql(conn, self._statements)
+                yield self._sql(conn)
         except StoreUnavailable as error:
             if not patient:
                 self._db.in_vain(error, began)
@@ -158,7 +152,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
         ready: Callable[[T], Mapping[int, RankPosition]] = lambda _: {},
     ) -> T:
         with self._using() as conn:
-            sql = PostgresSql(conn, self._statements)
+            sql = self._sql(conn)
             result = (patiently if patient else in_transaction)(conn, lambda: work(sql))
             self._announce(conn, ready(result))
         return result
@@ -271,7 +265,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
             return []
         query = b" UNION ALL ".join(self._statements.of("peek", queue) for queue, _ in queues)
         with self._using() as conn:
-            sql, deciding = PostgresSql(conn, self._statements), ["", *strategies]
+            sql, deciding = self._sql(conn), ["", *strategies]
             queues = [(queue, narrowed(sql, queue, types)) for queue, types in queues]
             values = [value for _, types in queues for value in (list(types), list(types), deciding, ANY_TYPE in types)]
             found = conn.execute(query, values).fetchall()
