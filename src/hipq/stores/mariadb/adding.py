@@ -18,25 +18,22 @@ from hipq.stores.mariadb.connection import (
     Connections,
     Session,
     in_transaction,
-    is_deadlock,
     number_of,
     patiently,
-    translated,
 )
 from hipq.stores.mariadb.dialect import MariaSql, check
 from hipq.stores.mariadb.insert import Insert
 from hipq.stores.mariadb.schema import MariaSchema
-from hipq.stores.mariadb.wake import KEPT, LATEST_ID, PRUNED, Teller
-from hipq.stores.refusals import Given, refusals
+from hipq.stores.mariadb.wake import KEPT, PRUNED, Teller
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.setup import ServerSetup
+from hipq.stores.sql.server import LATEST_ID, ServerStore
 from hipq.stores.values import Stored
 from hipq.stores.waker import is_soon, lowest, soon
 
 T = TypeVar("T")
 
 
-class AddingVerbs(ServerSetup):
+class AddingVerbs(ServerStore):
     _schema = MariaSchema
     _db: Connections
     _insert: Insert
@@ -100,32 +97,6 @@ class AddingVerbs(ServerSetup):
                 self._tell(sql, lowest(soon(jobs, stored)))
         return stored
 
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        with self._using() as conn:
-
-            def put(some: Given) -> None:
-                conn.run("SAVEPOINT hipq_tried")
-                try:
-                    self._insert.given(conn, some)
-                except BaseException:
-                    conn.run("ROLLBACK TO SAVEPOINT hipq_tried")
-                    raise
-
-            def work() -> dict[int, str]:
-                with conn.transaction():
-                    try:
-                        return refusals(jobs, put, translated)
-                    finally:
-                        conn.run("ROLLBACK")
-
-            for _ in range(3):
-                try:
-                    return work()
-                except pymysql.Error as error:
-                    if not is_deadlock(error):
-                        raise
-            return work()
-
     # -- transactions, and what engines elsewhere are told ------------------------------------------------------------
     def _transaction(
         self,
@@ -148,12 +119,15 @@ class AddingVerbs(ServerSetup):
                 return result
 
             try:
-                result = (patiently if patient else in_transaction)(conn, whole)
+                result = (self._patiently if patient else in_transaction)(conn, whole)
             except BaseException:
                 self._teller.unsent(told)
                 raise
             self._prune_news(sql)
         return result
+
+    def _patiently(self, conn: Session, work: Callable[[], T]) -> T:
+        return patiently(conn, work)
 
     def _tell(self, sql: Sql, places: Mapping[int, RankPosition]) -> None:
         """In a transaction."""

@@ -11,7 +11,6 @@ from hipq.job.model import New
 from hipq.stores.clock import Clock
 from hipq.stores.mariadb.borrowed import borrowed
 from hipq.stores.mariadb.connection import Connections
-from hipq.stores.mariadb.flavour import Flavour
 from hipq.stores.mariadb.store import MariaStore
 from hipq.stores.values import QueueTables, Stored
 
@@ -23,14 +22,10 @@ class Lent(Connections):
 
     def __init__(self, lend: Lend) -> None:
         self.lend = lend
+        self._flavour = None
 
     def check_fork(self) -> None:
         """Whoever lends it knows about forks."""
-
-    @property
-    def flavour(self) -> Flavour:
-        with borrowed(self.lend()) as conn:
-            return conn.flavour
 
     @contextmanager
     def using(self, answer_seconds: float = 0) -> Iterator[Any]:  # noqa: ARG002

@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import pymysql
 
-from hipq.job.activity import COUNTERS, MINUTE, beginning
+from hipq.job.activity import COUNTERS, beginning
 from hipq.job.answer import UNUSED
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
-from hipq.job.when import SECOND
 from hipq.stores.claim_groups import TOP
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
@@ -34,27 +33,21 @@ from hipq.stores.mariadb.schema import known
 from hipq.stores.mariadb.turn import MariaTake, Settle, add_counters
 from hipq.stores.mariadb.wake import PollingWaker, Teller, Told
 from hipq.stores.password import without_password
-from hipq.stores.sql.audit import AuditVerbs
-from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
 from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
-from hipq.stores.sql.rules import RuleVerbs
-from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
-from hipq.stores.sql.turn import TurnVerbs, freed, ready
+from hipq.stores.sql.turn import freed, ready
 from hipq.stores.values import EndPlace, WaitingLane
 from hipq.stores.waker import lowest
 
 LOCKS: Final = 65_536
 """Numbers of the locks of keys, from 1 on; two keys that share one wait for each other, and no more."""
-GATHERED: Final = 15 * MINUTE
-"""How many seconds back one looks for what connections have counted in minutes that are over."""
 NOW: Final = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
 
 
-class MariaStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class MariaStore(AddingVerbs):
+    _now = NOW
     _settle: Settle
     _rulebook: MariaRulebook
     at_once = POOL_SIZE
@@ -91,30 +84,6 @@ class MariaStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerb
         flavour = self._db.flavour
         return spelled(text, flavour.collation, " RETURNING id" if flavour.has_returning else "")
 
-    @property
-    def waker(self) -> PollingWaker:
-        self._db.check_fork()
-        return self._waker
-
-    def now(self) -> int:
-        if self._clock:
-            return self._clock.now()
-        self._db.check_fork()
-        return self._database_clock.now()
-
-    def _asked_time(self) -> int:
-        with self._db.using() as conn:
-            ((now,),) = conn.run(NOW).fetchall()
-        return int(now)
-
-    def _clock_said(self, now: int) -> None:
-        self._database_clock.heard(now)
-
-    def close(self) -> None:
-        self._db.check_fork()
-        self._db.close()
-        self._waker.close()
-
     def _told(self, floor: int) -> list[Told]:
         with self._db.using() as conn:
             found = self._sql(conn).found("news", floor=floor, writer=self._teller.writer)
@@ -138,9 +107,6 @@ class MariaStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerb
         with self._using() as conn, conn.transaction():
             yield self._sql(conn)
 
-    def _lease_time(self) -> Mapping[str, Any]:
-        return {}
-
     def _lock_note(self, sql: Sql, kind: str, name: str) -> str:
         ((value,),) = sql.found("lock_note", kind=kind, name=name)
         return str(value)
@@ -151,10 +117,7 @@ class MariaStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerb
                 sql.statements.text("answer_lock", numbers=", ".join(f"({number})" for number in numbers))
             )
             sql.run(query, {})
-        by_queue: dict[int, list[int]] = {}
-        for job_id in sorted({change.before.id for change in changes}):
-            by_queue.setdefault(queue_of(job_id), []).append(job_id)
-        self._settle.lock(sql.conn, by_queue)
+        self._settle.lock(sql, {change.before.id for change in changes})
 
     def _inbox(self, sql: Sql) -> MariaInbox:
         return MariaInbox(sql, self._settle)
@@ -233,21 +196,10 @@ class MariaStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerb
         return self._transaction(work, patient=False)
 
     # -- counters ---------------------------------------------------------------------------------------------------
-    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
-        """Also what connections have counted in minutes that are over, so that there is little to read."""
-        over = beginning(now - MINUTE * SECOND, MINUTE)
-        for queue in queues:
-            values = {"queue": queue, "grain": MINUTE, "since": over - GATHERED * SECOND, "until": over}
-            self._transaction(lambda sql, v=values: self._folded_into(sql, MINUTE, "writer <> 0", v), patient=False)  # type: ignore[misc]
-        return super()._fold_activity(queues, now)
-
-    def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
-        if not into:
-            return sql.changed("activity_delete", **values)
-        return self._folded_into(sql, into, "true", values)
-
     def _folded_into(self, sql: Sql, into: int, which: str, values: dict[str, Any]) -> int:
-        """One engine at a time: two that write the same rows could wait for each other."""
+        return sum(self._folded_queue(sql, into, which, {**values, "queue": queue}) for queue in values["queues"])
+
+    def _folded_queue(self, sql: Sql, into: int, which: str, values: dict[str, Any]) -> int:
         found = sql.run(sql.statements.of("activity_fold", which=which), values)
         if not found or not sql.found("activity_lock"):
             return 0

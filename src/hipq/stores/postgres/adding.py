@@ -15,20 +15,19 @@ from hipq.stores import large
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.lent import driver_connection
 from hipq.stores.postgres.bridged import Bridged
-from hipq.stores.postgres.connection import Connection, Connections, patiently, translated
+from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.dialect import PostgresSql
 from hipq.stores.postgres.insert import Insert, cursor
 from hipq.stores.postgres.scan_floor import ScanFloor
 from hipq.stores.postgres.schema import PostgresSchema
-from hipq.stores.postgres.wake import LATEST_ID, notify
-from hipq.stores.refusals import Given, refusals
+from hipq.stores.postgres.wake import notify
 from hipq.stores.sql.notices import Notices
-from hipq.stores.sql.setup import ServerSetup
+from hipq.stores.sql.server import LATEST_ID, ServerStore
 from hipq.stores.values import Stored
 from hipq.stores.waker import is_soon, lowest, soon
 
 
-class AddingVerbs(ServerSetup):
+class AddingVerbs(ServerStore):
     _schema = PostgresSchema
     _db: Connections
     _insert: Insert
@@ -56,7 +55,7 @@ class AddingVerbs(ServerSetup):
                 return [self._added_one(conn, jobs[0], all_or_nothing)]
             except (psycopg.errors.LockNotAvailable, psycopg.errors.ProgramLimitExceeded):
                 pass  # somebody's lock, or no room for notices: it can be stored all the same
-        stored = patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
+        stored = self._patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
         self._announce(conn, lowest(soon(jobs, stored)))
         return stored
 
@@ -101,19 +100,6 @@ class AddingVerbs(ServerSetup):
                     notify(conn, queue, place)
                 except psycopg.Error:
                     pass  # the jobs are stored: that must not look like a failure, and engines look by themselves
-
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        with self._using() as conn:
-
-            def put(some: Given) -> None:
-                with conn.transaction():
-                    self._insert.given(conn, some)
-
-            def work() -> dict[int, str]:
-                with conn.transaction(force_rollback=True):
-                    return refusals(jobs, put, translated)
-
-            return patiently(conn, work)
 
 
 def _identity(conn: Connection) -> str:

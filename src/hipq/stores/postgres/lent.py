@@ -15,7 +15,7 @@ from hipq.errors import SchemaError, StoreError, StoreUnavailable
 from hipq.job.model import New
 from hipq.stores.clock import Clock
 from hipq.stores.postgres.adding import usable
-from hipq.stores.postgres.connection import Connection, Connections, translated
+from hipq.stores.postgres.connection import Connections, translated
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.values import QueueTables, Stored
@@ -42,7 +42,7 @@ class Lent(Connections):
         raise StoreUnavailable("PostgreSQL: a connection that is lent has no second one beside it")
 
     @contextmanager
-    def using(self, answer_seconds: float = 0) -> Iterator[Connection]:  # noqa: ARG002
+    def using(self, answer_seconds: float = 0) -> Iterator[Any]:  # noqa: ARG002
         """In a savepoint of their transaction, if they have one: an error of hipq's must not end it."""
         conn = usable(self.lend())
         kept = conn.cursor_factory, conn.row_factory

@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
 
 from hipq.errors import StoreUnavailable
-from hipq.job.activity import MINUTE, beginning
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
 from hipq.job.when import SECOND
@@ -37,28 +36,21 @@ from hipq.stores.postgres.schema import known
 from hipq.stores.postgres.turn import Settle, Take
 from hipq.stores.postgres.wake import Listener, ListeningWaker
 from hipq.stores.rule_claims import Picked
-from hipq.stores.sql.audit import AuditVerbs
-from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
 from hipq.stores.sql.notices import Notices
 from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
-from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.settle import Saved, claimed_entry
-from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
-from hipq.stores.sql.turn import TurnVerbs, freed, ready
+from hipq.stores.sql.turn import freed, ready
 from hipq.stores.values import EndPlace
 from hipq.stores.waker import lowest
 
 T = TypeVar("T")
-GATHERED: Final = 15 * MINUTE
-"""How many seconds back one looks for what connections have counted in minutes that are over; what is older waits until
-its hour is folded."""
 
 
-class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class PostgresStore(AddingVerbs):
+    _now = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
     _settle: Settle
     _rulebook: PostgresRulebook
     at_once = POOL_SIZE
@@ -103,31 +95,9 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
         self._listeners.append(self._listener)  # a child keeps its parent's, and does not touch it
         self._waker = ListeningWaker(self._listener)
 
-    @property
-    def waker(self) -> ListeningWaker:
-        self._db.check_fork()
-        return self._waker
-
-    def now(self) -> int:
-        if self._clock:
-            return self._clock.now()
-        self._db.check_fork()
-        return self._database_clock.now()
-
-    def _asked_time(self) -> int:
-        with self._db.using() as conn:
-            found = conn.execute(b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
-        assert found
-        return int(found[0])
-
-    def _clock_said(self, now: int) -> None:
-        self._database_clock.heard(now)
-
     def close(self) -> None:
-        self._db.check_fork()
         self._listener.close()
-        self._db.close()
-        self._waker.close()
+        super().close()
 
     # -- how PostgreSQL does what all stores do ---------------------------------------------------------------------
     @contextmanager
@@ -153,12 +123,12 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
     ) -> T:
         with self._using() as conn:
             sql = self._sql(conn)
-            result = (patiently if patient else in_transaction)(conn, lambda: work(sql))
+            result = (self._patiently if patient else in_transaction)(conn, lambda: work(sql))
             self._announce(conn, ready(result))
         return result
 
-    def _lease_time(self) -> Mapping[str, Any]:
-        return {}
+    def _patiently(self, conn: Connection, work: Callable[[], T]) -> T:
+        return patiently(conn, work)
 
     def _lock_note(self, sql: Sql, kind: str, name: str) -> str:
         """There is always a row to lock, and it is never deleted: else two who find none would both write one."""
@@ -169,7 +139,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
     def _lock_keys(self, sql: Sql, keys: Sequence[Key], changes: Sequence[Change] = ()) -> None:
         if numbers := sorted({lock_number(key) for key in keys}):
             sql.changed("answer_lock", numbers=numbers)
-            self._settle.lock(sql.conn, {change.before.id for change in changes})
+            self._settle.lock(sql, {change.before.id for change in changes})
 
     def _inbox(self, sql: Sql) -> PostgresInbox:
         return PostgresInbox(sql, self._settle)
@@ -240,20 +210,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
             found = sql.found("prune", queue, **values)
         return (found[0][0], (found[0][1], found[0][2])) if found else (0, None)
 
-    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
-        """Also what connections have counted in minutes that are over, so that there is little to read."""
-        over = beginning(now - MINUTE * SECOND, MINUTE)
-        values = {"grain": MINUTE, "since": over - GATHERED * SECOND, "until": over, "queues": list(queues)}
-        self._transaction(lambda sql: self._folded_into(sql, MINUTE, "writer <> 0", values), patient=False)
-        return super()._fold_activity(queues, now)
-
-    def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
-        if not into:
-            return sql.changed("activity_delete", **values)
-        return self._folded_into(sql, into, "true", {**values, "queues": [values["queue"]]})
-
     def _folded_into(self, sql: Sql, into: int, which: str, values: dict[str, Any]) -> int:
-        """One engine at a time: two that write the same rows could wait for each other."""
         if not sql.found("activity_lock")[0][0]:
             return 0
         query = self._statements.of("activity_fold", which=which)

@@ -17,16 +17,10 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
-from hipq.stores.sql.audit import AuditVerbs
-from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.rule_claims import narrowed
-from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.schema import Schema
-from hipq.stores.sql.setup import SetupVerbs
-from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
-from hipq.stores.sql.turn import TurnVerbs
+from hipq.stores.sql.store import SqlStore
 from hipq.stores.sqlite.batch import in_json
 from hipq.stores.sqlite.connection import LACKS_TABLES, Connection, is_locked, signpost, translated
 from hipq.stores.sqlite.dialect import SqliteSql, statements
@@ -50,7 +44,7 @@ _PHASES: Final = {**_SMALL, READY: "_ready", SCHEDULED: "_stage", WAITING: "_wai
 """The indexes of all phases."""
 
 
-class SqliteStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class SqliteStore(SqlStore):
     _schema = SqliteSchema
     _insert: Insert
     _rulebook: SqliteRulebook
