@@ -76,7 +76,7 @@ class MariaTarget(Target):
                 yield page
 
     def _spelled(self, text: str) -> str:
-        return spelled(text, self._conn.flavour.collation, "")[0]
+        return spelled(text, self._conn.flavour.collation)[0]
 
 
 @contextmanager

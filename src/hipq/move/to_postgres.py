@@ -54,7 +54,9 @@ def opened(store: PostgresStore, url: str, move: str) -> Iterator[PostgresTarget
         # the signpost is synced to disk, and so must be what it points to
         conn.execute("SET LOCAL synchronous_commit = on")
         conn.execute("SET LOCAL enable_seqscan = on")
-        yield PostgresTarget(store.schema(store._sql(conn)), url, move)
+        schema = store.schema(store._sql(conn))
+        schema.lock(0)
+        yield PostgresTarget(schema, url, move)
 
 
 def check(store: PostgresStore, url: str, move: str) -> None:

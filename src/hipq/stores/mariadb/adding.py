@@ -75,7 +75,8 @@ class AddingVerbs(ServerStore):
             try:
                 queries = [*self._statements.of("insert_one", job.queue), *self._news(places, self._teller.writer)]
                 # The last row: a node of Galera that has begun a statement again sends what it found both times.
-                job_id, taken = conn.run_committed(queries, values)[-1]
+                found = conn.run_committed(queries, values)[-1:]
+                job_id, taken = next(((got, own) for got, own, at in found if at == job.create_time), (0, 0))
             except pymysql.Error as error:
                 if number_of(error) not in BUSY:
                     raise

@@ -73,14 +73,10 @@ def statements(look: Callable[[], Iterable[QueueTables]], spell: Callable[[str],
     )  # fmt: skip
 
 
-def spelled(text: str, collation: str, returning: str) -> Text:
+def spelled(text: str, collation: str, has_returning: bool = True) -> Text:
     """As the driver takes it. `rank` is a word of MySQL's."""
-    text = (
-        text.replace("{contains}", "instr")
-        .replace("{parent}", "child_of")
-        .replace("{bin}", collation)
-        .replace("{returning}", returning)
-    )
+    text = text.replace("{contains}", "instr").replace("{parent}", "child_of").replace("{bin}", collation)
+    text = re.sub(r"\{returning ([\w, ]+)\}", r" RETURNING \1" if has_returning else "", text)
     text = re.sub(r"\{in (?:text )?(\w+)\}", r"IN :\1", text.replace("AS BIGINT)", "AS SIGNED)").replace("%", "%%"))
     text = re.sub(r"(?<![:\w`'])((?:\w+\.)?)rank\b(?!['`])", r"\1`rank`", text)
     return tuple(re.sub(r"(?<![:\w]):([a-z]\w*)", r"%(\1)s", one) for one in text.split(";\n"))

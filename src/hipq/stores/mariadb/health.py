@@ -67,7 +67,7 @@ def _read(conn: Session, found: Health) -> None:
     conn.run(conn.flavour.limited)
     conn.run("SET SESSION time_zone = 'SYSTEM'")  # in which the server says when transactions began
     flavour = conn.flavour
-    look = statements(list, lambda text: spelled(text, flavour.collation, ""))
+    look = statements(list, lambda text: spelled(text, flavour.collation))
     _Reading(MariaSchema(MariaSql(conn, look), known()), found).all()
 
 

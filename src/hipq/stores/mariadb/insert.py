@@ -58,10 +58,8 @@ class Insert(SqlInsert):
         cursor = self._sql(conn).execute(query, {})
         if cursor.description:
             return [number for (number,) in cursor.fetchall()]
-        first, step = (
-            cursor.lastrowid,
-            self._sql(conn).execute("SELECT @@auto_increment_increment", {}).fetchall()[0][0],
-        )
+        first = cursor.lastrowid
+        ((step,),) = self._sql(conn).rows_of("SELECT @@auto_increment_increment")
         last = first + step * (count - 1)
         self._sql(conn).execute(
             f"DELETE FROM {self._statements.table(queue)}_ids WHERE id BETWEEN {first} AND {last}", {}
@@ -70,12 +68,12 @@ class Insert(SqlInsert):
 
     def _put(self, conn: Any, queue: int, jobs: Sequence[tuple[int, New]], may_copy: bool) -> set[int]:  # noqa: ARG002
         sql, query, added = self._sql(conn), self._statements.of("insert", queue), set[int]()
-        wanted = {job_id for job_id, _ in jobs}
+        wanted = {(job_id, job.create_time) for job_id, job in jobs}
         for rows in chunks(inserted(job_id, job) for job_id, job in jobs):
             found = sql.run(query, {"rows": in_json(rows)})
             if not self._flavour().has_returning:
-                found = sql.found("there", queue, ids=[row[0] for row in rows])
-            added |= {job_id for (job_id,) in found}
-        added &= wanted  # in the place of one whose key is taken comes the id of the job that has it
+                found = sql.found("added", queue, ids=[row[0] for row in rows])
+            # In the place of one whose key, or number, was taken comes the job that has it.
+            added |= {job_id for job_id, at in found if (job_id, at) in wanted}
         keep(sql, ((job_id, job.job_data) for job_id, job in jobs if job_id in added))
         return added

@@ -82,7 +82,7 @@ class MariaStore(AddingVerbs):
 
     def _spelled(self, text: str) -> Text:
         flavour = self._db.flavour
-        return spelled(text, flavour.collation, " RETURNING id" if flavour.has_returning else "")
+        return spelled(text, flavour.collation, flavour.has_returning)
 
     def _told(self, floor: int) -> list[Told]:
         with self._db.using() as conn:

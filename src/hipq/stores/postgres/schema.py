@@ -37,15 +37,18 @@ class PostgresSchema(ServerSchema):
         return super().version()
 
     def alone(self, work: Callable[[], T], seconds: float) -> T:
-        """In a transaction: nobody else changes the schema meanwhile. Locks are waited for so long, or, with 0, however
-        long."""
+        """In a transaction: nobody else changes the schema meanwhile."""
 
         def locked() -> T:
-            self._patience(seconds)
-            self.sql.rows_of(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            self.lock(seconds)
             return work()
 
         return in_transaction(self.sql.conn, locked)
+
+    def lock(self, seconds: float) -> None:
+        """Until the transaction ends. Locks are waited for so long, or, with 0, however long."""
+        self._patience(seconds)
+        self.sql.rows_of(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
     def _patience(self, seconds: float) -> None:
         self.sql.write(f"SET LOCAL lock_timeout = '{seconds}s'")
