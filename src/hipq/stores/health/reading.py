@@ -39,6 +39,7 @@ class Reading(ABC):
     def __init__(self, schema: Schema, health: Health) -> None:
         self.schema = schema
         self.sql: Sql = schema.sql
+        self.conn: Any = schema.sql.conn
         self.health = health
         self._errors = (schema.errors, msgspec.MsgspecError, ValueError)
 

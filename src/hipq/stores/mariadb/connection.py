@@ -16,7 +16,7 @@ from pymysql.cursors import Cursor
 from hipq.errors import StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.mariadb.address import options_of
 from hipq.stores.mariadb.flavour import Flavour, flavour_of
-from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, Pool
+from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, ConnectionPool
 
 T = TypeVar("T")
 
@@ -180,7 +180,7 @@ def _has_news(conn: Session) -> bool:
         return True
 
 
-class Connections(Pool[Session]):
+class Connections(ConnectionPool[Session]):
     server = "MariaDB"
     errors = (pymysql.Error, OSError, UnicodeError, OverflowError)
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, Final
 
 import pymysql
 
 from hipq.errors import SchemaError
-from hipq.stores.health.facts import Health, Holdback, Part, ServerHealth, TableHealth
-from hipq.stores.health.reading import ServerReading
+from hipq.stores.health.facts import Health
 from hipq.stores.health.words import Words
 from hipq.stores.mariadb.connection import Connections, Session, translated
 from hipq.stores.mariadb.dialect import MariaSql, spelled, statements
 from hipq.stores.mariadb.flavour import MARIADB, number_of
-from hipq.stores.mariadb.health_server import denied, holdbacks, parts, server, tables
+from hipq.stores.mariadb.health_server import MariaServer
 from hipq.stores.mariadb.schema import MariaSchema, known
 from hipq.stores.mariadb.store import NOW
 
@@ -71,29 +69,17 @@ def _read(conn: Session, found: Health) -> None:
     _Reading(MariaSchema(MariaSql(conn, look), known()), found).all()
 
 
-class _Reading(ServerReading):
+class _Reading(MariaServer):
     words = _WORDS
 
     def times(self) -> dict[str, Any]:
         """What was asked for before: by a later clock, a lease that was renewed since would look expired."""
         return {"now": self.health.now}
 
-    def server(self) -> ServerHealth:
-        return server(self.sql.conn)
-
-    def holdbacks(self) -> list[Holdback]:
-        return holdbacks(self.sql.conn) if self.health.server and self.health.server.sees_all else []
-
     def begin(self) -> None:
         if self.health.server:  # before the transaction, which refuses even to explain a write
             nothing: tuple[str, ...] = ()
-            no = self.part("database", lambda: denied(self.sql.conn, self.schema.registered()), nothing)
+            no = self.part("database", self.denied, nothing)
             self.health.server = self.health.server._replace(denied=no)
-        self.sql.conn.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        self.sql.conn.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-
-    def parts(self) -> list[Part]:
-        return parts(self.sql.conn, self.health.expected)
-
-    def tables(self, names: Sequence[str]) -> list[TableHealth]:
-        return tables(self.sql.conn, names)
+        self.conn.run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self.conn.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")

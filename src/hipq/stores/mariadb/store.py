@@ -17,7 +17,6 @@ from hipq.job.activity import COUNTERS, beginning
 from hipq.job.answer import UNUSED
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
-from hipq.stores.claim_groups import TOP
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
@@ -37,7 +36,6 @@ from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.moment import DatabaseClock
 from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
-from hipq.stores.sql.turn import freed, ready
 from hipq.stores.values import EndPlace, WaitingLane
 from hipq.stores.waker import lowest
 
@@ -167,10 +165,7 @@ class MariaStore(AddingVerbs):
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
             places.clear()
-            places.update(ready(saved))
-            taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
-            waited_for = {queue for queue in freed(saved) if self._rulebook.limited(queue)}
-            places.update(dict.fromkeys((taken | waited_for) - places.keys(), TOP))
+            places.update(self._news_of(engine_id, changes, saved))
             return self._with_answers(sql, turned)
 
         return self._transaction(work, patient=False, ready=lambda _: places)

@@ -18,7 +18,7 @@ from psycopg.rows import TupleRow
 
 from hipq.errors import Invalid, StoreBroken, StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.postgres.session import LOCK_SECONDS, Session
-from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, POOL_SECONDS, Pool
+from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, POOL_SECONDS, ConnectionPool
 
 T = TypeVar("T")
 Connection = psycopg.Connection[TupleRow]
@@ -137,7 +137,7 @@ def _options(url: str, what: str = "this") -> dict[str, Any]:
     return found | {"autocommit": True, "prepare_threshold": 1}
 
 
-class Connections(Pool[Session]):
+class Connections(ConnectionPool[Session]):
     server = "PostgreSQL"
     errors = (psycopg.Error, UnicodeError, OverflowError)
 

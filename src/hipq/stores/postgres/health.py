@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import psycopg
 
-from hipq.stores.health.facts import POSTGRESQL, Health, Holdback, Part, ServerHealth, TableHealth
-from hipq.stores.health.reading import ServerReading
+from hipq.stores.health.facts import POSTGRESQL, Health
 from hipq.stores.health.words import Words
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.dialect import PostgresSql, statements
-from hipq.stores.postgres.health_server import holdbacks, parts, server, tables
+from hipq.stores.postgres.health_server import PostgresServer
 from hipq.stores.postgres.schema import OLDEST_SERVER, PostgresSchema, known
 
 STATEMENT_SECONDS: Final = 5
@@ -60,20 +58,8 @@ def _read(conn: Connection, found: Health) -> None:
         _Reading(PostgresSchema(PostgresSql(conn, statements(list)), known()), found).all()
 
 
-class _Reading(ServerReading):
+class _Reading(PostgresServer):
     words = _WORDS
 
     def apart(self) -> AbstractContextManager[Any]:
-        return self.sql.conn.transaction()  # type: ignore[no-any-return]
-
-    def server(self) -> ServerHealth:
-        return server(self.sql.conn)
-
-    def holdbacks(self) -> list[Holdback]:
-        return holdbacks(self.sql.conn)
-
-    def parts(self) -> list[Part]:
-        return parts(self.sql.conn, self.health.expected)
-
-    def tables(self, names: Sequence[str]) -> list[TableHealth]:
-        return tables(self.sql.conn, names)
+        return self.conn.transaction()  # type: ignore[no-any-return]

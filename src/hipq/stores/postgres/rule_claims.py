@@ -96,7 +96,7 @@ class PostgresRulebook(Rulebook):
         """By queue, whether there were other engines when its rules were read."""
 
     def shared(self, queue: int) -> bool:
-        """Whether others may wait for jobs that end here. An engine that has just started looks by itself."""
+        """An engine that has just started looks by itself."""
         return self._shared.get(queue, True)
 
     def free(self, queue: int) -> tuple[int, Rules] | None:

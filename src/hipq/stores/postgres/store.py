@@ -15,10 +15,10 @@ from weakref import WeakSet
 import psycopg
 
 from hipq.errors import StoreUnavailable
-from hipq.job.model import Change, Row, queue_of
+from hipq.job.model import Change, Row
 from hipq.job.states import PARKED
 from hipq.job.when import SECOND
-from hipq.stores.claim_groups import TOP, RankPosition
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
@@ -42,7 +42,6 @@ from hipq.stores.sql.notices import Notices
 from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.settle import Saved, claimed_entry
-from hipq.stores.sql.turn import freed, ready
 from hipq.stores.values import EndPlace
 from hipq.stores.waker import lowest
 
@@ -183,7 +182,7 @@ class PostgresStore(AddingVerbs):
                     self._floors.lower(claim.queue, BOTTOM)  # what it claimed is ready as before
                 raise
             turned.won.extend(won)
-            self._tell(sql.conn, engine_id, changes, saved)
+            self._announce(sql.conn, self._news_of(engine_id, changes, saved))
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
             return self._with_answers(sql, turned)
@@ -194,16 +193,6 @@ class PostgresStore(AddingVerbs):
         turned, saved = self._settled(sql, changes, values["now"])
         by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
         return turned, saved, {n: self._take.claim(sql, claims[n], values) for n in by_queue}
-
-    def _tell(self, conn: Connection, engine_id: int, changes: Sequence[Change], saved: Saved) -> None:
-        """Tell engines elsewhere what the changes of a turn mean for them."""
-        due = ready(saved)
-        self._announce(conn, due)
-        for queue in freed(saved) - due.keys():
-            if self._rulebook.limited(queue) and self._rulebook.shared(queue):
-                self._announce(conn, {queue: TOP})  # others may have waited for that
-        taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
-        self._announce(conn, dict.fromkeys(taken - due.keys(), TOP))  # whose handlers need not go on
 
     def _prune(self, queue: int, **values: Any) -> tuple[int, EndPlace | None]:
         with self._reading(long=True) as sql:

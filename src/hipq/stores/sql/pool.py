@@ -37,7 +37,7 @@ IDLE_SECONDS: Final = 600.0
 """A connection that nobody has used for so long is closed."""
 
 
-class Pool(ABC, Generic[C]):
+class ConnectionPool(ABC, Generic[C]):
     """`on_fork`: told in a child. `answer_seconds`: how long the server may be silent before a connection is given
     up."""
 

@@ -101,6 +101,10 @@ class Rulebook(ABC):
         """Whether the queue has limits, as far as is known."""
         return queue in self._limited
 
+    def shared(self, queue: int) -> bool:  # noqa: ARG002
+        """Whether other engines may wait for jobs that end here."""
+        return True
+
     def known(self, queue: int, rules: Rules) -> Rules:
         """Rules that were read just now."""
         (self._limited.add if rules.in_force else self._limited.discard)(queue)
