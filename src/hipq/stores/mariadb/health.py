@@ -14,7 +14,7 @@ from hipq.stores.mariadb.connection import Connections, Session, translated
 from hipq.stores.mariadb.dialect import MariaSql, spelled, statements
 from hipq.stores.mariadb.flavour import MARIADB, number_of
 from hipq.stores.mariadb.health_server import MariaServer
-from hipq.stores.mariadb.schema import MariaSchema, known
+from hipq.stores.mariadb.schema import MariaSchema
 from hipq.stores.mariadb.store import NOW
 
 _WINDOWS: Final = "IF(char_length(:windows) > 64, sha2(:windows, 256), :windows)"
@@ -66,7 +66,7 @@ def _read(conn: Session, found: Health) -> None:
     conn.run("SET SESSION time_zone = 'SYSTEM'")  # in which the server says when transactions began
     flavour = conn.flavour
     look = statements(list, lambda text: spelled(text, flavour.collation))
-    _Reading(MariaSchema(MariaSql(conn, look), known()), found).all()
+    _Reading(MariaSchema(MariaSql(conn, look)), found).all()
 
 
 class _Reading(MariaServer):

@@ -27,6 +27,7 @@ DROPPED: Final = -1
 
 
 class MariaSchema(ServerSchema):
+    package = "hipq.stores.mariadb"
     errors = pymysql.Error
     there = (
         "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() "
@@ -131,7 +132,3 @@ class MariaSchema(ServerSchema):
 
     def forbidden(self, error: Exception) -> str:
         return str(error.args[1]) if number_of(error) in _MAY_NOT else ""
-
-
-def known() -> list[migrations.Migration]:
-    return migrations.migrations("hipq.stores.mariadb")

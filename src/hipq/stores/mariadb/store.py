@@ -17,6 +17,7 @@ from hipq.job.activity import COUNTERS, beginning
 from hipq.job.answer import UNUSED
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
+from hipq.stores import migrations
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
@@ -28,7 +29,6 @@ from hipq.stores.mariadb.inbox import MariaInbox
 from hipq.stores.mariadb.insert import Insert
 from hipq.stores.mariadb.listing import page
 from hipq.stores.mariadb.rule_claims import MariaRulebook
-from hipq.stores.mariadb.schema import known
 from hipq.stores.mariadb.turn import MariaTake, Settle, add_counters
 from hipq.stores.mariadb.wake import PollingWaker, Teller, Told
 from hipq.stores.password import without_password
@@ -64,7 +64,7 @@ class MariaStore(AddingVerbs):
         self.url = without_password(url)
         self._db = lent or Connections(url, on_fork=self._start, answer_seconds=answer_seconds)
         self._clock = clock
-        self._known = known()
+        self._known = migrations.migrations(self._schema.package)
         self._statements = statements(self.queues, self._spelled)
         self._insert = Insert(self._statements, lambda: self._db.flavour)
         self._settle = Settle(self._statements, self._insert)

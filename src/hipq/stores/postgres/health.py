@@ -13,7 +13,7 @@ from hipq.stores.health.words import Words
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.dialect import PostgresSql, statements
 from hipq.stores.postgres.health_server import PostgresServer
-from hipq.stores.postgres.schema import OLDEST_SERVER, PostgresSchema, known
+from hipq.stores.postgres.schema import OLDEST_SERVER, PostgresSchema
 
 STATEMENT_SECONDS: Final = 5
 """How long one statement may take: what takes longer is reported as unread."""
@@ -55,7 +55,7 @@ def _read(conn: Connection, found: Health) -> None:
     with psycopg.Connection.transaction(conn):  # not the session's own, which is for writing
         query = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(_SETTINGS))
         conn.execute(query.encode(), [text for pair in _SETTINGS.items() for text in pair])
-        _Reading(PostgresSchema(PostgresSql(conn, statements(list)), known()), found).all()
+        _Reading(PostgresSchema(PostgresSql(conn, statements(list))), found).all()
 
 
 class _Reading(PostgresServer):

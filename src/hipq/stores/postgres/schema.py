@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 import psycopg
 
 from hipq.errors import SchemaError
-from hipq.stores import migrations
 from hipq.stores.postgres.connection import in_transaction
 from hipq.stores.sql.pool import CALLER_SECONDS
 from hipq.stores.sql.schema import Engines, ServerSchema, Version
@@ -21,6 +20,7 @@ _LOCK: Final = 0x68697071  # "hipq"
 
 
 class PostgresSchema(ServerSchema):
+    package = "hipq.stores.postgres"
     errors = psycopg.Error
     there = "SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE to_regclass(name) IS NOT NULL"
     # After initdb, after a restore to a point in time, in another database, after pg_restore.
@@ -88,7 +88,3 @@ class PostgresSchema(ServerSchema):
 
     def forbidden(self, error: Exception) -> str:
         return error.diag.message_primary or "" if isinstance(error, psycopg.errors.InsufficientPrivilege) else ""
-
-
-def known() -> list[migrations.Migration]:
-    return migrations.migrations("hipq.stores.postgres")

@@ -18,6 +18,7 @@ from hipq.errors import StoreUnavailable
 from hipq.job.model import Change, Row
 from hipq.job.states import PARKED
 from hipq.job.when import SECOND
+from hipq.stores import migrations
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
@@ -32,7 +33,6 @@ from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.listing import page, planned
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
-from hipq.stores.postgres.schema import known
 from hipq.stores.postgres.turn import Settle, Take
 from hipq.stores.postgres.wake import Listener, ListeningWaker
 from hipq.stores.rule_claims import Picked
@@ -75,7 +75,7 @@ class PostgresStore(AddingVerbs):
             on_silence=lambda: self._listener.reopen(),
         )
         self._clock = clock
-        self._known = known()
+        self._known = migrations.migrations(self._schema.package)
         self._statements = statements(self.queues)
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)

@@ -39,6 +39,8 @@ class Version(NamedTuple):
 class Schema(ABC):
     """The schema of the database that a connection leads to, and the migrations that this program knows."""
 
+    package: ClassVar[str]
+    """Where its migrations are."""
     errors: ClassVar[type[Exception]]
     """What the driver raises."""
     there: ClassVar[str]
@@ -48,9 +50,9 @@ class Schema(ABC):
     note: ClassVar[str] = "hipq_meta"
     """The table that says where the database was made."""
 
-    def __init__(self, sql: Sql, known: list[migrations.Migration]) -> None:
+    def __init__(self, sql: Sql, known: list[migrations.Migration] | None = None) -> None:
         self.sql = sql
-        self.known = known
+        self.known = known or migrations.migrations(self.package)
 
     # -- the database -----------------------------------------------------------------------------------------------
     @abstractmethod

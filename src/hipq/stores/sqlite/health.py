@@ -22,7 +22,7 @@ from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
 from hipq.stores.sqlite.dialect import SqliteSql, statements
 from hipq.stores.sqlite.health_file import holding, look
 from hipq.stores.sqlite.place import place
-from hipq.stores.sqlite.schema import SqliteSchema, known
+from hipq.stores.sqlite.schema import SqliteSchema
 
 _WORDS: Final = Words(
     "coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')",
@@ -78,7 +78,7 @@ class _Reading(Reading):
     words = _WORDS
 
     def __init__(self, conn: sqlite3.Connection, found: Health, clock: SystemClock, deep: bool) -> None:
-        super().__init__(SqliteSchema(SqliteSql(conn, statements(list)), known()), found)
+        super().__init__(SqliteSchema(SqliteSql(conn, statements(list))), found)
         self._conn = conn
         self._clock = clock
         self._boot = boot_id()

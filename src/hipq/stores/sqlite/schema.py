@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
 
 from hipq.stores import migrations
 from hipq.stores.sql.schema import Engines, Schema, Version
 from hipq.stores.sqlite.place import place
 from hipq.stores.values import QueueTables
 
-PACKAGE: Final = "hipq.stores.sqlite"
-
 
 class SqliteSchema(Schema):
+    package = "hipq.stores.sqlite"
     errors = sqlite3.Error
     there = "SELECT name FROM sqlite_master WHERE name {in text names}"
     note = "hipq_place"
@@ -61,7 +59,3 @@ class SqliteSchema(Schema):
 
     def clash(self, error: Exception) -> str:
         return str(error) if isinstance(error, sqlite3.OperationalError) and "already" in str(error) else ""
-
-
-def known() -> list[migrations.Migration]:
-    return migrations.migrations(PACKAGE)

@@ -11,6 +11,7 @@ import msgspec
 from hipq.errors import StoreUnavailable
 from hipq.job.model import Change, New
 from hipq.job.states import EXECUTING, PARKED, READY, SCHEDULED, WAITING, Code
+from hipq.stores import migrations
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock, SystemClock, boot_id
@@ -27,7 +28,7 @@ from hipq.stores.sqlite.dialect import SqliteSql, statements
 from hipq.stores.sqlite.inbox import SqliteInbox
 from hipq.stores.sqlite.insert import Insert, checked, savepoint
 from hipq.stores.sqlite.rule_claims import SqliteRulebook
-from hipq.stores.sqlite.schema import SqliteSchema, known
+from hipq.stores.sqlite.schema import SqliteSchema
 from hipq.stores.sqlite.turn import Settle, SqliteTake
 from hipq.stores.sqlite.watch import FileWaker
 from hipq.stores.values import EndPlace, Stored
@@ -57,7 +58,7 @@ class SqliteStore(SqlStore):
         self.path = path
         self._clock = clock or SystemClock()
         self._boot = boot_id()
-        self._known = known()
+        self._known = migrations.migrations(self._schema.package)
         self._statements = statements(self.queues)
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)
