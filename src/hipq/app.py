@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hipq.database import Database, MakeDatabase
+from hipq.database import MakeDatabase, database
 from hipq.declared import DeclaredQueues
 from hipq.engine.accept import LaneBy
 from hipq.engine.timetable import LEASE, POLL
+from hipq.errors import Invalid
 from hipq.events import Events
 from hipq.in_thread import awaitable, in_thread
 from hipq.job import names
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from hipq.engine.loop import Engine
     from hipq.limits.code import DryRun, Throttler
     from hipq.observe.traces import Traces
+    from hipq.running import AnyEngine
 
 
 class Hipq:
@@ -52,7 +54,8 @@ class Hipq:
 
     `db` is a URL, `{"driver": "sqlite", "database": "shop.db"}`,
     `{"driver": "postgresql", "database": "shop", "host": "db", ...}` with any key of libpq, or JSON of such a mapping;
-    or one of Django's, `hipq.django.django_database()`. Without it the database is $HIPQ_DATABASE_URL, else `database`
+    or one of Django's, `hipq.django.django_database()`. Several of them are shards: a list, or a mapping of names to
+    databases. Without it the database is $HIPQ_DATABASE_URL, else `database`
     of hipq.toml, else a SQLite file named after the instance, in the current folder.
 
     `table_naming`: a function of the names of the instance and a queue that returns the name of the queue's table.
@@ -63,7 +66,7 @@ class Hipq:
     def __init__(
         self,
         name: str,
-        db: str | Mapping[str, Any] | MakeDatabase | None = None,
+        db: str | Mapping[str, Any] | Sequence[Any] | MakeDatabase | None = None,
         *,
         table_naming: TableNaming | None = None,
         clock: Clock | None = None,
@@ -87,7 +90,7 @@ class Hipq:
         naming = table_naming or default_table_naming
         self.declared = DeclaredQueues(lambda queue: naming(self.name, queue))
         self._callback_url = callback_url
-        self.database = db(self, clock) if callable(db) else Database(self, db, clock)
+        self.database = db(self, clock) if callable(db) else database(self, db, clock)
         self.is_elsewhere = False
         """Whether the instance is on another database for a while, as in a test."""
         if wanted := os.environ.get("HIPQ_TRACES", ""):
@@ -106,6 +109,7 @@ class Hipq:
         order: str | Aged = "time",
         grain: float = 1.0,
         lane_by: LaneBy | None = None,
+        shard_key: LaneBy | None = None,
         lanes: str = "ordered",
         answer_ttl: float | timedelta = DEFAULT_KEEPING.answer_ttl,
         early_window: float | timedelta = DEFAULT_KEEPING.early_window,
@@ -117,6 +121,7 @@ class Hipq:
 
         `throttle_limit` (below 1 = none) and `limits` say how much of it may run at a time, or start in a time; a
         `throttler` is code that decides. `lane_by` gives each new job its lane; with `lanes="fair"` lanes take turns.
+        Where the instance has shards, `shard_key` says by which text each new job is given to one, instead of its key.
 
         Answers that nobody has used are kept for `answer_ttl`; the ids of used ones are known for `answer_memory`. An
         answer may come `early_window` before its job is added; and one that comes so long after a job's end is late.
@@ -125,10 +130,13 @@ class Hipq:
             takes(throttler, "throttler", "due, running, now")
         if lane_by is not None:
             takes(lane_by, "lane_by", "job")
+        if shard_key is not None:
+            takes(shard_key, "shard_key", "job")
         names.one_of(lanes, "choice for lanes", ("ordered", "fair"))
         keeping = Keeping.of(answer_ttl, early_window, answer_memory)
         declared = Rules(checked(limits, throttle_limit), lanes=lanes, throttled=throttler is not None, keeping=keeping)
-        return self.declared.declare(Queue(self, name, _order(order, grain), declared, throttler, lane_by))
+        made = Queue(self, name, _order(order, grain), declared, throttler, lane_by, shard_key)
+        return self.declared.declare(made)
 
     def retry_strategy(self, name: str) -> Callable[[RetryHandler], RetryHandler]:
         """Decorator: this function decides what becomes of failed jobs that were added with `retry=name`. It gets a
@@ -169,7 +177,7 @@ class Hipq:
         """
         from hipq import running  # a program that only adds jobs need not load any of this
 
-        engine = self.engine(queues, concurrency, poll, lease, drain)
+        engine = self.worker(queues, concurrency, poll, lease, drain)
         running.run(engine, self.streams.listening([] if until_empty else queues), until_empty)
 
     @contextmanager
@@ -182,19 +190,32 @@ class Hipq:
         from hipq import running
 
         with (
-            running.in_thread(self.engine(queues, concurrency, poll, lease), self.name),
+            running.in_thread(self.worker(queues, concurrency, poll, lease), self.name),
             self.streams.listening(queues),
         ):
             yield
+
+    def worker(
+        self, queues: Sequence[str] | None = None, concurrency: int = 10, poll: float = POLL, lease: float = LEASE,
+        drain: float | timedelta | None = None,
+    ) -> AnyEngine:  # fmt: skip
+        """What works on some queues, or all of them: an engine, or one for each shard. `run` drives it."""
+        from hipq.running import make_engine
+
+        return make_engine(self, queues, concurrency, poll, lease, drain)
 
     def engine(
         self, queues: Sequence[str] | None = None, concurrency: int = 10, poll: float = POLL, lease: float = LEASE,
         drain: float | timedelta | None = None,
     ) -> Engine:  # fmt: skip
-        """An engine over some queues, or all of them; `run` drives it."""
-        from hipq.running import make_engine
+        """The engine of an instance that has one database."""
+        from hipq.engine.loop import Engine
 
-        return make_engine(self, queues, concurrency, poll, lease, drain)
+        made = self.worker(queues, concurrency, poll, lease, drain)
+        if not isinstance(made, Engine):
+            made.close()
+            raise Invalid("this instance has shards, each with an engine of its own: use app.run, or app.worker")
+        return made
 
     # -- answers and results ------------------------------------------------------------------------------------------
     def answer(
@@ -227,7 +248,7 @@ class Hipq:
         """The answers that arrived: to list, count, replay, give another key, drop."""
         from hipq.answers.inbox import Inbox  # a program that only adds jobs need not load it
 
-        return Inbox(self.store, self.events, {queue.number: queue for queue in self.queues})
+        return Inbox(self.store, self.events, {number: queue for queue in self.queues for number in queue.numbers})
 
     @property
     def cron(self) -> CronSchedules:
@@ -323,7 +344,7 @@ class Hipq:
 
     def migrate(self) -> list[str]:
         """Bring the database's schema to this version and make the tables of the declared queues; what was applied."""
-        applied = self.store.migrate()
+        applied = self.database.migrate()
         for queue in self.queues:
             _ = queue.number
         return applied

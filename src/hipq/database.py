@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipq.engine.accept import Coalescer
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hipq.answers.results import Results
     from hipq.app import Hipq
     from hipq.callback.signing import Signer
+    from hipq.running import AnyEngine, Wanted
 
 
 class Database:
@@ -61,6 +62,24 @@ class Database:
         self._located = self._located or located(self.url)
         return open_store(self._located, self.clock)
 
+    def migrate(self) -> list[str]:
+        return self.store.migrate()
+
+    def numbers(self, number: int) -> list[int]:
+        """The numbers of the queue that has this one: one in each shard."""
+        return [number]
+
+    def engine(self, wanted: Wanted) -> AnyEngine:
+        """What works on its jobs."""
+        from hipq.running import engine_on, executor_for  # a program that only adds jobs need not load any of this
+
+        executor = executor_for(self._app, wanted, lambda: self.own)
+        try:
+            return engine_on(self._app, wanted, self.own, executor, lambda queue: queue.number)
+        except BaseException:
+            executor.close()
+            raise
+
     @property
     def coalescer(self) -> Coalescer:
         if self._coalescer is None:
@@ -95,6 +114,15 @@ class Database:
         if self._store is not None:
             self._store.close()
             self._store = self._coalescer = self._results = self._signer = None
+
+
+def database(app: Hipq, db: str | Mapping[str, Any] | Sequence[Any] | None, clock: Clock | None) -> Database:
+    """The database of an instance, or its shards."""
+    if db is None or isinstance(db, str) or (isinstance(db, Mapping) and db.keys() & {"driver", "url"}):
+        return Database(app, db, clock)
+    from hipq.shards.database import ShardedDatabase  # most instances have one database
+
+    return ShardedDatabase(app, db, clock)
 
 
 MakeDatabase = Callable[["Hipq", Clock | None], Database]

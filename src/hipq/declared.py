@@ -60,7 +60,10 @@ class DeclaredQueues:
         return found
 
     def of_job(self, job_id: int) -> Queue:
-        return next(queue for queue in self if queue.number == queue_of(job_id))
+        return next(queue for queue in self if queue_of(job_id) in queue.numbers)
+
+    def numbered(self, number: int) -> Queue:
+        return next(queue for queue in self if number in queue.numbers)
 
 
 def _none_such(wanted: str, there: Iterable[str]) -> Invalid:

@@ -65,6 +65,10 @@ class Invalid(HipqError, ValueError):
     """This input cannot be accepted; nothing was stored."""
 
 
+class WrongConnection(Invalid):
+    """`conn=` is open on another database than the one in which the job would be stored."""
+
+
 class DuplicateKey(Invalid):
     """A live job of this type has this key already; pass on_duplicate="return" to get its id."""
 

@@ -126,7 +126,7 @@ class Jobs:
 
     def row(self, job_id: int) -> Row:
         whole(job_id, "a job id", 1, (1 << 63) - 1)
-        if any(queue.number == queue_of(job_id) for queue in self._app.queues):
+        if any(queue_of(job_id) in queue.numbers for queue in self._app.queues):
             row = self._app.store.get(job_id)
             if row is not None:
                 return row
@@ -244,7 +244,9 @@ class Jobs:
         total = 0
         for one in [self._app.declared.find(queue)] if queue else self._app.queues:
             before = EARLIEST if age is None else (self._app.store.now() - age, 0)
-            for count in prune(self._app.store, one.number, before, *only, keep=most):
+            numbers = one.numbers
+            kept = None if most is None else -(-most // len(numbers))
+            for count in chain.from_iterable(prune(self._app.store, n, before, *only, keep=kept) for n in numbers):
                 total += count
                 progress(count)
                 if count:

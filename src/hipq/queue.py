@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
 from msgspec.structs import replace
 
-from hipq.engine.accept import LaneBy
+from hipq.engine.accept import LaneBy, called
 from hipq.engine.queues import EngineQueue
 from hipq.errors import Invalid, StoreUnavailable
 from hipq.job import names
@@ -30,6 +30,7 @@ from hipq.job_type import Declare, JobType, OnDuplicate, Outcome
 from hipq.limits.code import Throttler
 from hipq.limits.rules import NO_RULES, Rules
 from hipq.stores.filters import Filter
+from hipq.stores.protocols import RuleStore
 
 if TYPE_CHECKING:
     from hipq.answers.reading import Read
@@ -51,6 +52,7 @@ class Queue:
         declared: Rules = NO_RULES,
         throttler: Throttler | None = None,
         lane_by: LaneBy | None = None,
+        shard_key: LaneBy | None = None,
     ) -> None:
         self.app = app
         self.name = names.name(name, "a queue's name")
@@ -59,6 +61,7 @@ class Queue:
         """The rules its code gives it; what is in force is in the database."""
         self.throttler = throttler
         self.lane_by = lane_by
+        self._shard_key = shard_key
         self._types: dict[str, JobType] = {}
         self._specs: dict[str, Spec] = {}
         self._crons: dict[str, DeclaredSchedule] = {}
@@ -80,6 +83,11 @@ class Queue:
         if not self._number:
             self._number = self.app.store.queue(self.app.name, self.name, self.app.declared.table(self.name)).number
         return self._number
+
+    @property
+    def numbers(self) -> list[int]:
+        """Its numbers in all shards; ids of its jobs contain one of them."""
+        return self.app.database.numbers(self.number)
 
     def recall(self, number: int) -> None:
         """This is its number, as the database said at another time: it need not be asked for it."""
@@ -106,7 +114,8 @@ class Queue:
 
     def learn(self, stored: Rules) -> None:
         """What the database says; but limits given in this program's code are newer than another's."""
-        self._rules = replace(stored, limits=self.declared.limits) if self.declared.limits else stored
+        limits = self.declared.limits or stored.limits
+        self._rules = replace(stored, limits=limits, slice=None)  # a job must fit the whole, not a shard's part of it
         self._learned = self.app.database.steady()
 
     def leave(self) -> Callable[[], None]:
@@ -282,11 +291,18 @@ class Queue:
     def known(self, job_type: str) -> Spec | None:
         return self._specs.get(job_type)
 
-    def for_engine(self) -> EngineQueue:
-        """For an engine that works on it: from here on the database says what this program's code says."""
-        declared = self.declared
-        stored = self.app.store.change_rules(
-            self.number,
+    def shard_key_of(self, new: New) -> str:
+        """What says to which shard a new job belongs; "" if any will do."""
+        if self._shard_key is None:
+            return new.job_key
+        return called(self._shard_key, "shard_key", new, self.spec(new.job_type))
+
+    def for_engine(self, store: RuleStore | None = None, number: int = 0) -> EngineQueue:
+        """For an engine that works on it, in the store of a shard by its number there: from here on the database says
+        what this program's code says."""
+        declared, number = self.declared, number or self.number
+        stored = (store or self.app.store).change_rules(
+            number,
             lambda rules: replace(
                 rules,
                 limits=declared.limits,
@@ -298,7 +314,7 @@ class Queue:
         )
         self.learn(stored)
         return EngineQueue(
-            self.number, self.name, self.order, self._specs, self.throttler, self._crons, self._tick,
+            number, self.name, self.order, self._specs, self.throttler, self._crons, self._tick,
             self.app.strategies,
         )  # fmt: skip
 

@@ -82,7 +82,7 @@ class QueueRules:
                     f'a limit of 0 lets nothing run: set_limit({queue!r}, "none") removes the limit, '
                     f"pause({queue!r}) stops the queue"
                 )
-            before = rules.in_force if rules.changed is not None else declared or rules.limits
+            before = rules.whole if rules.changed is not None else declared or rules.limits
             if to == "none":  # shares stay, for when there is a limit again
                 return replace(rules, changed=tuple(without_limit(before)))
             given = [limit(to)] if isinstance(to, (int, float)) else to

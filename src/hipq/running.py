@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hipq.engine.executor import LocalExecutor
 from hipq.engine.launch import Launcher, bare
@@ -23,6 +23,21 @@ from hipq.signals import each_meant
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
+    from hipq.queue import Queue
+    from hipq.shards.engines import ShardEngines
+    from hipq.stores.protocols import Store
+
+    AnyEngine = Engine | ShardEngines
+
+
+class Wanted(NamedTuple):
+    """How an engine is to work."""
+
+    queues: Sequence[Queue]
+    concurrency: int
+    poll: float
+    lease: float
+    drain: float | None
 
 
 def make_engine(
@@ -32,15 +47,25 @@ def make_engine(
     poll: float,
     lease: float,
     drain: float | timedelta | None,
-) -> Engine:
-    """An engine over some queues of an instance, or all of them."""
+) -> AnyEngine:
+    """An engine over some queues of an instance, or all of them; or one for each shard."""
     whole(concurrency, "concurrency", 1, 10_000)
     poll, lease = seconds(poll, "poll"), seconds(lease, "lease", least=0.1)
     if not 0.01 <= poll <= 60:
         raise Invalid("poll must be between 0.01 and 60 seconds")
-    chosen, find = app.declared.chosen(queues), app.declared.find
+    left = None if drain is None else seconds(drain, "drain")
+    wanted = Wanted(app.declared.chosen(queues), concurrency, poll, lease, left)
+    return app.database.engine(wanted)
+
+
+def executor_for(
+    app: Hipq, wanted: Wanted, store: Callable[[], Store], done: Callable[[], None] | None = None
+) -> LocalExecutor:
+    """What executes the jobs of one engine. It forks: make it before the store is opened, which has threads. `done`:
+    called when a handler has ended, if others than this engine are to know of it."""
+    find = app.declared.find
     launcher = Launcher(
-        lambda: app.store.now(),
+        lambda: store().now(),
         app.database.steady,
         lambda queue: find(queue).chained,
         app.traces.around if app.traces else bare,
@@ -50,40 +75,40 @@ def make_engine(
             job, is_told, send, lambda queue, job_type: find(queue).spec(job_type)
         )
     )
-    try:
-        served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-        store = app.store
-        # The waker is looked up each time: a fork, or a move of the jobs, makes it another one.
-        executor = LocalExecutor(
-            fork_server, launcher, concurrency, lambda: store.waker.notify(done=True), lambda: store.waker.clear()
-        )
-    except BaseException:
-        fork_server.close()
-        raise
+    # The waker is looked up each time: a fork, or a move of the jobs, makes it another one.
+    done = done or (lambda: store().waker.notify(done=True))
+    return LocalExecutor(fork_server, launcher, wanted.concurrency, done, lambda: store().waker.clear())
+
+
+def engine_on(
+    app: Hipq, wanted: Wanted, store: Store, executor: LocalExecutor, number: Callable[[Queue], int],
+    taken_elsewhere: Callable[[], int] = lambda: 0, *, ticks: bool = True,
+) -> Engine:  # fmt: skip
+    """An engine on one database, in which queues have these numbers. `ticks`: whether cron schedules tick there."""
+    served = [queue.for_engine(store, number(queue), ticks=ticks) for queue in wanted.queues]
     return Engine(Setup(
-        store, served, executor, app.events, app.database.steady, concurrency=concurrency, poll=poll, lease=lease,
-        drain=None if drain is None else seconds(drain, "drain"), added=app.added,
+        store, served, executor, app.events, app.database.steady, concurrency=wanted.concurrency, poll=wanted.poll,
+        lease=wanted.lease, drain=wanted.drain, added=app.added, taken_elsewhere=taken_elsewhere,
         deliver=lambda kept: app.answers.deliver_inserted(kept),
     ))  # fmt: skip
 
 
-def run(engine: Engine, listening: AbstractContextManager[None], until_empty: bool) -> None:
+def run(engine: AnyEngine, listening: AbstractContextManager[None], until_empty: bool) -> None:
     """Drive an engine until it ends or a signal stops it."""
-    logs.subscribe(engine.setup.events)  # without it, nobody would hear of a handler that fails
+    logs.subscribe(engine.events)  # without it, nobody would hear of a handler that fails
     try:
         with _stopped_by_signals(engine.stop), listening:
             engine.run(until_empty)
     finally:
-        if not engine.torn:
-            engine.executor.close()
+        engine.close()
     if engine.unfit:
         raise RuntimeError(f"{engine.unfit}: this process must be replaced")
 
 
 @contextmanager
-def in_thread(engine: Engine, app: str) -> Iterator[None]:
+def in_thread(engine: AnyEngine, app: str) -> Iterator[None]:
     """Drive an engine in a thread until the end of the block."""
-    logs.subscribe(engine.setup.events)
+    logs.subscribe(engine.events)
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -100,8 +125,7 @@ def in_thread(engine: Engine, app: str) -> Iterator[None]:
     finally:
         engine.stop()
         thread.join()
-        if not engine.torn:
-            engine.executor.close()
+        engine.close()
         if failed:
             raise failed[0]
 

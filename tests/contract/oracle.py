@@ -58,7 +58,7 @@ class Oracle:
             cap, used = self._cap(name), self._used(name, held)
             if used + row.throttle_factor > cap and not (row.throttle_factor > cap and used == 0):
                 lightest = min([UNIT, *(units for _, units in held)])
-                if (row.throttle_factor > lightest or used < max(cap, 1)) and name not in first:
+                if row.throttle_factor > lightest and name not in first:
                     first[name] = row.id
                     self.passed[name] = (row.id, self.passed.get(name, (0, 0))[1])
                 return False

@@ -93,8 +93,8 @@ class TestMariaDB:
         self, store: Store, engine: int, queue: QueueTables, database: Database
     ) -> None:
         """As Galera does when a node was away: the job would be taken for the one that has it, or could never end."""
-        live = add_one(store, new(queue.number, "live"))
         ended = finish(store, bring(store, engine, queue.number, "executing"))
+        live = add_one(store, new(queue.number, "live"))
         raw(database, f"ALTER SEQUENCE {queue.table}_ids RESTART 1")
         ids = [add_one(store, new(queue.number, key, create_time=NOW + 1)) for key in ("", "a")]
         raw(database, f"ALTER SEQUENCE {queue.table}_ids RESTART 1")

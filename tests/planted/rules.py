@@ -53,7 +53,7 @@ RULE_BUGS = (
     Bug(
         "a job above a lowered limit never starts",
         "I1|I13",
-        (("limits/pool.py", " or (factor > self.cap and self.used == 0)", ""),),
+        (("limits/pool.py", " or (self.alone and factor > self.cap and self.used == 0)", ""),),
     ),
     Bug(
         "heads in reverse order",

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -18,7 +18,6 @@ from hipq.cli.commands import command, lifeline_option, log_options, success_opt
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration, number_option
 from hipq.cli.target import AppCommand, Target, announced, said
-from hipq.engine.loop import Engine
 from hipq.engine.timetable import LEASE
 from hipq.errors import Invalid, StoreDefect, StoreUnavailable
 from hipq.job.event_names import EngineEvent
@@ -26,6 +25,9 @@ from hipq.observe import logs
 from hipq.reload import changes, code_of
 from hipq.signals import on_stop
 from hipq.supervisor import HIPQ, Supervisor, WorkerSlot, end_with
+
+if TYPE_CHECKING:
+    from hipq.running import AnyEngine
 
 T = TypeVar("T")
 STUCK: Final = 3
@@ -88,7 +90,7 @@ def worker(
     answering = answering_metrics(found, *where) if where else nullcontext()
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
-    engine = patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
+    engine = patiently(found, wait, lambda: found.worker(wanted, concurrency, lease=lease, drain=drain))
     listeners = found.streams.listeners(wanted) if listens and not until_empty else []
     return _work(engine, until_empty, lifeline, listeners, answering)
 
@@ -166,7 +168,7 @@ def _checked(target: Target, wanted: list[str] | None) -> Hipq:
 
 
 def _work(
-    engine: Engine, until_empty: bool, lifeline: int | None, listeners: list[Listener],
+    engine: AnyEngine, until_empty: bool, lifeline: int | None, listeners: list[Listener],
     answering: AbstractContextManager[None],
 ) -> int:  # fmt: skip
     """Drive an engine made just before: it has forked its fork server, so threads may start from here on."""
@@ -183,8 +185,7 @@ def _work(
         with answering, listening(listeners):
             engine.run(until_empty)
     finally:
-        if not engine.torn:
-            engine.executor.close()
+        engine.close()
     if engine.torn:
         complain(f"{engine.unfit}: this process ends, and its jobs run again once its lease has run out", STUCK)
     if engine.stopping > 1 or engine.unfit:

@@ -85,15 +85,15 @@ def made(
     )
     if queue.lane_by is None or options.lane is not None:
         return new
-    return replace(new, lane=_lane(queue.lane_by, new, spec))
+    return replace(new, lane=names.lane(called(queue.lane_by, "lane_by", new, spec)))
 
 
-def _lane(lane_by: LaneBy, new: New, spec: Spec) -> str:
+def called(choose: LaneBy, name: str, new: New, spec: Spec) -> str:
+    """What a function of the user's, which the code calls by this name, says of a new job."""
     try:
-        found = lane_by(Job(blank(new, 0), spec))
+        return choose(Job(blank(new, 0), spec))
     except Exception as error:
-        raise Invalid(f"lane_by raised {type(error).__name__}: {error}") from error
-    return names.lane(found)
+        raise Invalid(f"{name} raised {type(error).__name__}: {error}") from error
 
 
 def raises(on_duplicate: str) -> bool:

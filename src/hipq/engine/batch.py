@@ -37,10 +37,15 @@ class Batch:
 
     # -- how much there is room for ---------------------------------------------------------------------------------
     def free(self) -> int:
-        """How many hands are free. A job that only waits to be saved holds none; of those that cannot be saved for now,
-        only `concurrency`, because memory has an end."""
+        """How many hands are free."""
+        return self._setup.concurrency - self.taken - self._setup.taken_elsewhere()
+
+    @property
+    def taken(self) -> int:
+        """How many hands the jobs of this batch hold. A job that only waits to be saved holds none; of those that
+        cannot be saved for now, only `concurrency`, because memory has an end."""
         waiting = len(self.stopped) + min(len(self.blocked), self._setup.concurrency)
-        return self._setup.concurrency - len(self.in_flight) + waiting
+        return len(self.in_flight) - waiting
 
     def room(self) -> int:
         return self.prefetch.room(self.free())

@@ -16,6 +16,7 @@ from hipq.engine.stop import Stop
 from hipq.engine.timetable import LINGER, Timetable
 from hipq.engine.turn import Turn
 from hipq.errors import StoreUnavailable
+from hipq.events import Events
 from hipq.executors.execution import Execution
 from hipq.job.event_names import EngineEvent
 from hipq.stores.claim_groups import TOP, RankPosition
@@ -49,6 +50,10 @@ class Engine:
     def in_flight(self) -> Mapping[int, Execution]:
         """The jobs that this engine has claimed and not saved, by their ids."""
         return self.batch.in_flight
+
+    @property
+    def events(self) -> Events:
+        return self.setup.events
 
     @property
     def engine_id(self) -> int:
@@ -158,6 +163,11 @@ class Engine:
             self.stop_requests.retire("a handler has closed file descriptors that are not its own")
             jobs = len(self.in_flight)
             self.setup.events.emit(EngineEvent.STOPPING, self.timetable.now, jobs=jobs, why=self.unfit)
+
+    def close(self) -> None:
+        """End what executes its jobs, after its run."""
+        if not self.torn:
+            self.executor.close()
 
     def leave(self) -> None:
         if self.stopping < 2 and not self.unfit:

@@ -30,6 +30,8 @@ class Setup:
     steady: Callable[[], int]
     """The steady clock, in microseconds, which nobody sets."""
     concurrency: int = 10
+    taken_elsewhere: Callable[[], int] = lambda: 0
+    """How many of these hands other engines of this program have: those of other shards."""
     lease: float = LEASE
     poll: float = POLL
     drain: float | None = None

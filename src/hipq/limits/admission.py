@@ -68,6 +68,7 @@ class Admission:
         """`held`: the units that jobs hold, by lane; `lightest`: the least that one of these jobs holds. Both in
         thousandths of units."""
         self._critical = frozenset(critical)
+        self._is_cut = rules.is_cut
         self._lightest = min(lightest, UNIT)
         self._now = now
         self.unchanged = memory
@@ -210,4 +211,5 @@ class Admission:
         name = one.pool_name(lane)
         if name not in self._by_name:
             self._by_name[name] = one.pool(lane, self._usage)
+            self._by_name[name].alone = not self._is_cut
         return self._by_name[name]

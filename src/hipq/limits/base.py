@@ -9,7 +9,7 @@ counts here are whole thousandths of units.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
@@ -17,6 +17,7 @@ from hipq.errors import Invalid
 from hipq.job.units import number, units_text
 from hipq.job.why import Reason
 from hipq.limits.pool import Pool
+from hipq.limits.slice import Slice
 
 LEAST: Final = 0.001
 MOST: Final = 1_000_000_000
@@ -77,6 +78,10 @@ class BaseLimit(msgspec.Struct, frozen=True):
     def holds(self, other: str, lane: str) -> bool:
         """Whether a job that runs in the other lane takes units from jobs of this lane."""
         return not self.counts_starts and self.pool_name(other) == self.pool_name(lane)
+
+    def cut(self, to: Slice) -> Self:
+        """The part of this limit that one of several shards has."""
+        return self
 
     # -- what it refuses ---------------------------------------------------------------------------------------------
     def check(self, limits: Sequence[BaseLimit]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
+from msgspec.structs import replace
+
 from hipq.errors import Invalid
 from hipq.job.units import Number, counted, given
 from hipq.job.why import Reason
 from hipq.limits.base import LEAST, MOST, BaseLimit
+from hipq.limits.slice import Slice
 
 L = TypeVar("L", bound=BaseLimit)
 
@@ -19,6 +22,9 @@ class Limit(BaseLimit, frozen=True, tag="limit"):
     function: ClassVar[str] = "limit"
     reason: ClassVar[str] = Reason.LIMIT_FULL
     of_whole_queue: ClassVar[bool] = True
+
+    def cut(self, to: Slice) -> Limit:
+        return replace(self, n=to.of(self.n))
 
     def pool_name(self, lane: str) -> str:
         return "limit"

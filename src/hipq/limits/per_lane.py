@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from hipq.job.units import Number, counted, given
 from hipq.limits.base import LEAST, MOST, BaseLimit, lane_text
+from hipq.limits.slice import Slice
 
 
 class PerLane(BaseLimit, frozen=True, tag="per lane"):
     n: Number
 
     function: ClassVar[str] = "per_lane"
+
+    def cut(self, to: Slice) -> PerLane:
+        return replace(self, n=to.of(self.n))
 
     def pool_name(self, lane: str) -> str:
         return f"lane {lane}"

@@ -22,15 +22,18 @@ class Pool:
     """Units taken in this claim."""
     came: bool = False
     """Whether the job that others passed before starts in this claim."""
+    alone: bool = True
+    """Whether a job that is heavier than the whole pool may run alone in it. Not in a pool that is a part of another:
+    jobs may run in the other parts."""
 
     @property
     def full(self) -> bool:
-        return self.used >= max(self.cap, 1)
+        return self.used >= (max(self.cap, 1) if self.alone else self.cap)
 
     def fits(self, factor: int) -> bool:
         """Whether a job of this weight fits. One that is heavier than the whole pool, because the limit was lowered
         since, runs alone in it."""
-        return self.used + factor <= self.cap or (factor > self.cap and self.used == 0)
+        return self.used + factor <= self.cap or (self.alone and factor > self.cap and self.used == 0)
 
     def lets_pass(self, factor: int, lightest: int) -> bool:
         """Whether lighter jobs may pass a job of this weight, which does not fit. `lightest`: the least that a job

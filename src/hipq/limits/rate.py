@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from msgspec.structs import replace
+
 from hipq.errors import Invalid
 from hipq.job.units import Number, counted, given
 from hipq.job.when import seconds, utc_text
 from hipq.job.why import Reason
 from hipq.limits.base import LEAST, MOST, BaseLimit, StartLog, Usage
 from hipq.limits.pool import Pool
+from hipq.limits.slice import Slice
 
 GRAINS: Final = 100
 """Entries of a log per span: a start within a hundredth of the span joins the last entry."""
@@ -29,6 +32,9 @@ class Rate(BaseLimit, frozen=True, tag="rate"):
     reason: ClassVar[str] = Reason.RATE
     of_whole_queue: ClassVar[bool] = True
     counts_starts: ClassVar[bool] = True
+
+    def cut(self, to: Slice) -> Rate:
+        return replace(self, n=to.of(self.n))
 
     def pool_name(self, lane: str) -> str:
         return str(self)

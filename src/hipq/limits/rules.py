@@ -20,6 +20,7 @@ from hipq.limits.limit import Limit, limit, whole_queue
 from hipq.limits.per_lane import PerLane
 from hipq.limits.rate import Rate
 from hipq.limits.share import Share
+from hipq.limits.slice import WHOLE, Slice
 from hipq.limits.tenants import PerTenant
 
 AnyLimit = Limit | PerLane | PerTenant | PerHandler | Share | Rate
@@ -41,9 +42,21 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: bool = False
     paused_lanes: tuple[str, ...] = ()
     paused_types: tuple[str, ...] = ()
+    slice: Slice | None = None
+    """The part of the limits that this shard has, where a queue has several."""
 
     @property
     def in_force(self) -> tuple[AnyLimit, ...]:
+        """What the jobs of this database may use: all of the limits, or this shard's part of them."""
+        part = self.slice
+        return self.whole if part is None else tuple(one.cut(part) for one in self.whole)
+
+    @property
+    def is_cut(self) -> bool:
+        return self.slice is not None and self.slice.part < WHOLE
+
+    @property
+    def whole(self) -> tuple[AnyLimit, ...]:
         """The operator's limits, or else the code's. The daemon's quotas always come from `limits`: the daemon keeps
         them up to date there, and `changed` may have a copy that is out of date."""
         if self.changed is None:

@@ -89,7 +89,7 @@ class JobStore(Protocol):
 
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
         """Store jobs. With `all_or_nothing` a duplicate raises DuplicateKey and stores none of them. With `conn`, the
-        user's own connection, they commit with its transaction."""
+        user's own connection, they commit with its transaction; WrongConnection if it is open elsewhere."""
 
     def get(self, job_id: int) -> Row | None:
         """A job, live or final."""

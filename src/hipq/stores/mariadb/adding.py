@@ -44,12 +44,12 @@ class AddingVerbs(ServerStore):
 
     # -- adding jobs ------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
-        if not jobs:
-            return []
         for queue in {job.queue for job in jobs}:
             self._statements.table(queue)  # before a lock is held: it may have to read the registry
         if conn is not None:
             return self._insert_in(conn, jobs, all_or_nothing)
+        if not jobs:
+            return []
 
         def ready(stored: list[Stored]) -> Mapping[int, RankPosition]:
             return lowest(soon(jobs, stored))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from hipq.errors import Invalid, StoreBusy
+from hipq.errors import Invalid, StoreBusy, WrongConnection
 from hipq.stores.lent import driver_connection
 from hipq.stores.mariadb.connection import PROCESS, Transactions, is_deadlock, number_of, translated
 from hipq.stores.mariadb.flavour import MODES, flavour_of
@@ -70,7 +70,7 @@ def _usable(conn: Any) -> Any:
         return conn
     kind = f"{type(conn).__module__}.{type(conn).__name__}"
     if kind == "sqlite3.Connection" or kind.startswith(("psycopg", "asyncpg")):
-        raise Invalid(f"conn is open on another kind of database ({kind}), and this app is on MariaDB")
+        raise WrongConnection(f"conn is open on another kind of database ({kind}), and this app is on MariaDB")
     raise Invalid(
         f"conn must be a connection of PyMySQL or mysqlclient, or one of SQLAlchemy or Django over it, not {kind}"
     )

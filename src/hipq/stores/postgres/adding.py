@@ -9,7 +9,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from hipq.errors import Invalid
+from hipq.errors import Invalid, WrongConnection
 from hipq.job.model import New
 from hipq.stores import large
 from hipq.stores.claim_groups import RankPosition
@@ -40,10 +40,10 @@ class AddingVerbs(ServerStore):
         return PostgresSql(conn, self._statements)
 
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
-        if not jobs:
-            return []
         if conn is not None:
             return self._insert_in(conn, jobs, all_or_nothing)
+        if not jobs:
+            return []
         with self._using() as own:
             stored = self._added(own, jobs, all_or_nothing)
         self.waker.notify()
@@ -84,7 +84,7 @@ class AddingVerbs(ServerStore):
                 if conn not in self._trusted:
                     self._check_same(_identity(conn), cursor(conn).execute("SELECT current_database()").fetchall())
                     self._trusted.add(conn)  # a Bridged is asked again with each call
-                stored = self._insert.many(conn, jobs, all_or_nothing, may_copy=False)
+                stored = self._insert.many(conn, jobs, all_or_nothing, may_copy=False) if jobs else []
                 for queue, place in lowest(soon(jobs, stored)).items():
                     notify(conn, queue, place)
         except (psycopg.Error, UnicodeError, OverflowError) as error:
@@ -115,7 +115,7 @@ def usable(conn: Any) -> Connection:
     if not isinstance(conn, psycopg.Connection | Bridged):
         kind = f"{type(conn).__module__}.{type(conn).__name__}"
         if kind == "sqlite3.Connection":
-            raise Invalid("conn is open on SQLite, and this app is on PostgreSQL")
+            raise WrongConnection("conn is open on SQLite, and this app is on PostgreSQL")
         raise Invalid(
             f"conn must be a connection of psycopg 3 or of asyncpg, or one of SQLAlchemy or Django over it, not {kind}"
         )

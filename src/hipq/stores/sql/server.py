@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
-from hipq.errors import Invalid, SchemaError, StoreUnavailable
+from hipq.errors import SchemaError, StoreUnavailable, WrongConnection
 from hipq.job.activity import MINUTE, beginning
 from hipq.job.model import New
 from hipq.job.when import SECOND
@@ -164,4 +164,4 @@ class ServerStore(SqlStore):
         with self._using():  # which knows whose database this should be
             pass
         if identity != self._identity:
-            raise Invalid(f"conn is open on the database {name[0][0]!r}, not on {self.url}")
+            raise WrongConnection(f"conn is open on the database {name[0][0]!r}, not on {self.url}")

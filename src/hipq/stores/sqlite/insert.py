@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from hipq.errors import Invalid
+from hipq.errors import Invalid, WrongConnection
 from hipq.job.model import New, numbered
 from hipq.stores import large
 from hipq.stores.lent import driver_connection
@@ -87,7 +87,7 @@ def standard(conn: Any) -> sqlite3.Connection:
     """A user's connection, if it comes from the library that hipq uses."""
     conn = driver_connection(conn)
     if type(conn).__module__.startswith(("psycopg", "hipq.stores.postgres")):  # the second: an async one, bridged
-        raise Invalid(
+        raise WrongConnection(
             'conn is open on PostgreSQL, and this app is on SQLite; a test: hipq_harness(app, db="postgresql://...")'
         )
     if not isinstance(conn, sqlite3.Connection):
@@ -105,7 +105,7 @@ def checked(conn: Any, file: str) -> sqlite3.Connection:
     cursor.row_factory = None  # whatever rows its owner likes, we read tuples
     path = next((row[2] for row in cursor.execute("PRAGMA database_list").fetchall() if row[1] == "main"), "")
     if not file or not path or not os.path.samefile(path, file):
-        raise Invalid(f"conn is open on {path or 'an in-memory database'}, not on {file or 'a file'}")
+        raise WrongConnection(f"conn is open on {path or 'an in-memory database'}, not on {file or 'a file'}")
     return theirs
 
 

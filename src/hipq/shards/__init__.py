@@ -1,0 +1,1 @@
+"""One instance over several databases: which shard has what, and how verbs find it."""
