@@ -297,9 +297,9 @@ class Queue:
             return new.job_key
         return called(self._shard_key, "shard_key", new, self.spec(new.job_type))
 
-    def for_engine(self, store: RuleStore | None = None, number: int = 0) -> EngineQueue:
+    def for_engine(self, store: RuleStore | None = None, number: int = 0, *, ticks: bool = True) -> EngineQueue:
         """For an engine that works on it, in the store of a shard by its number there: from here on the database says
-        what this program's code says."""
+        what this program's code says. `ticks`: whether its cron schedules tick in that engine."""
         declared, number = self.declared, number or self.number
         stored = (store or self.app.store).change_rules(
             number,
@@ -314,8 +314,8 @@ class Queue:
         )
         self.learn(stored)
         return EngineQueue(
-            number, self.name, self.order, self._specs, self.throttler, self._crons, self._tick,
-            self.app.strategies,
+            number, self.name, self.order, self._specs, self.throttler, self._crons if ticks else {},
+            self._tick if ticks else None, self.app.strategies,
         )  # fmt: skip
 
     def _tick(self, schedule: Schedule, tick: int) -> New:

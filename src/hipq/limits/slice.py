@@ -35,9 +35,8 @@ class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
         assert 0 < part <= self.part
         return replace(self, part=self.part - part, sent={**self.sent, to: self.sent.get(to, 0) + part})
 
-    def taking(self, sent: int, giver: str) -> Slice:
-        """With all that another shard has ever sent to this one."""
-        return replace(self, part=self.part + sent - self.got.get(giver, 0), got={**self.got, giver: sent})
+    def taking(self, part: int, giver: str) -> Slice:
+        return replace(self, part=self.part + part, got={**self.got, giver: self.got.get(giver, 0) + part})
 
     def of(self, n: Number) -> Number:
         """This part of a number of units."""
