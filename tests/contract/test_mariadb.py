@@ -16,7 +16,7 @@ from hipq.stores.mariadb.store import MariaStore
 from hipq.stores.protocols import Store
 from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
-from tests.contract.jobs import everything, new
+from tests.contract.jobs import NOW, add, add_one, bring, everything, finish, new
 from tests.contract.schema import migrated, use
 from tests.contract.suite import *  # noqa: F403
 from tests.mariadb_server import fresh_maria
@@ -88,3 +88,16 @@ class TestMariaDB:
             store.enqueue([new(queue.number)], conn=conn)
         conn.close()
         assert everything(store, queue.number) == []
+
+    def test_a_number_that_was_given_before_is_given_to_no_other_job(
+        self, store: Store, engine: int, queue: QueueTables, database: Database
+    ) -> None:
+        """As Galera does when a node was away: the job would be taken for the one that has it, or could never end."""
+        ended = finish(store, bring(store, engine, queue.number, "executing"))
+        live = add_one(store, new(queue.number, "live"))
+        raw(database, f"ALTER SEQUENCE {queue.table}_ids RESTART 1")
+        ids = [add_one(store, new(queue.number, key, create_time=NOW + 1)) for key in ("", "a")]
+        raw(database, f"ALTER SEQUENCE {queue.table}_ids RESTART 1")
+        ids += add(store, [new(queue.number, key, create_time=NOW + 2) for key in ("", "b", "", "c", "")])
+        assert len({live, ended.id, *ids}) == 9
+        assert {row.id for row in everything(store, queue.number)} == {live, ended.id, *ids}

@@ -28,12 +28,14 @@ import psycopg
 
 import hipq.engine.executor  # what processes would import one by one, each for itself
 import hipq.engine.loop
+import hipq.stores.mariadb.store
 import hipq.stores.postgres.store
 import hipq.stores.sqlite.store  # noqa: F401
 from hipq import Failed, Hipq, Job, Ok, Progress, Retry, Wait
 from hipq.answers import inbox
 from hipq.job.model import Row
 from hipq.stores.filters import Filter
+from hipq.stores.mariadb.connection import Session
 
 AT_ONCE: Final = 12
 PATIENCE: Final = 120.0
@@ -231,7 +233,7 @@ def at_commits(at: Callable[[str], None]) -> None:
             at("committed")
             return done
 
-    connect, transaction = sqlite3.connect, psycopg.Connection.transaction
+    connect, transaction, run = sqlite3.connect, psycopg.Connection.transaction, Session.run
 
     @contextmanager
     def watched(conn: Any, *values: Any) -> Iterator[Any]:
@@ -240,10 +242,20 @@ def at_commits(at: Callable[[str], None]) -> None:
             at("written")
         at("committed")
 
+    def watched_run(conn: Any, query: str, *values: Any) -> Any:
+        if query != "COMMIT":
+            return run(conn, query, *values)
+        at("written")
+        done = run(conn, query)
+        at("committed")
+        return done
+
     patched: Any = sqlite3
     patched.connect = lambda *values, **more: connect(*values, **more, factory=Connection)
     patched = psycopg.Connection
     patched.transaction = watched
+    patched = Session
+    patched.run = watched_run
 
 
 def small_batches() -> None:

@@ -20,7 +20,7 @@ from hipq import Hipq
 from tests import processes
 from tests.crash.answering import KILLS, Case, Message, how, plan
 from tests.crash.workers import ROOT
-from tests.servers import fresh_database
+from tests.databases import STORES, fresh
 
 SHORT: Final = 0.3
 TWICE: Final = (2,)
@@ -122,13 +122,13 @@ SILENT: Final = [
 GROUPS: Final = {"bringing": BRINGING, "requesting": REQUESTING, "looking": LOOKING, "silent": SILENT}
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of PostgreSQL one for all cases, each with tables of its own; of SQLite one for each case."""
+@pytest.fixture(params=STORES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a server one for all cases, each with tables of its own; of SQLite one for each case."""
     if request.param == "sqlite":
         yield ""
     else:
-        with fresh_database() as url:
+        with fresh(request.param, tmp_path) as url:
             app = Hipq("crash", url)
             app.migrate()
             app.close()

@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pymysql
 import pytest
 
 from hipq import Hipq
@@ -24,6 +26,8 @@ from tests.crash import audit
 from tests.crash.figures import Figures
 from tests.crash.load import LIMIT, SHARES, make_load
 from tests.crash.workers import ROOT, Workers, eventually
+from tests.databases import fresh
+from tests.mariadb_server import admin
 from tests.proxy import CommitCutter
 from tests.servers import OwnPostgres, fresh_database
 from tests.small_disk import fill, small_disk
@@ -214,15 +218,35 @@ def test_commits_are_cut(tmp_path: Path, how: str, record_property: Record) -> N
     assert cuts > SECONDS
 
 
-def test_backends_are_terminated_in_a_loop(tmp_path: Path, record_property: Record) -> None:
+@pytest.mark.parametrize("store", ["postgres", "mariadb"])
+def test_sessions_are_ended_in_a_loop(store: str, tmp_path: Path, record_property: Record) -> None:
+    end = end_of_postgres if store == "postgres" else end_of_maria
+    ended = 0
+    with fresh(store, tmp_path) as url, Campaign(url, tmp_path) as run:
+        while run.goes_on(run.chance.random() * 0.4):
+            ended += end(url, run.chance.choice([1, 1, 2, 100]))
+        run.ends(record_property, **{"sessions ended": ended})
+    assert ended > SECONDS
+
+
+def end_of_postgres(url: str, most: int) -> int:
     query = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE datname = current_database() AND application_name = 'hipq' ORDER BY random() LIMIT %s"""
-    ended = 0
-    with fresh_database() as url, psycopg.connect(url, autocommit=True) as conn, Campaign(url, tmp_path) as run:
-        while run.goes_on(run.chance.random() * 0.4):
-            ended += len(conn.execute(query, [run.chance.choice([1, 1, 2, 100])]).fetchall())
-        run.ends(record_property, **{"backends terminated": ended})
-    assert ended > SECONDS
+    with psycopg.connect(url, autocommit=True) as conn:
+        return len(conn.execute(query, [most]).fetchall())
+
+
+def end_of_maria(url: str, most: int) -> int:
+    query = "SELECT id FROM information_schema.processlist WHERE db = %s ORDER BY rand() LIMIT %s"
+    with admin() as conn:
+        cursor = conn.cursor()
+        cursor.execute(query, (urlsplit(url).path[1:], most))
+        ended = 0
+        for (process,) in cursor.fetchall():
+            with suppress(pymysql.Error):  # it has ended by itself
+                cursor.execute(f"KILL {process}")
+                ended += 1
+    return ended
 
 
 def test_the_disk_of_sqlite_is_full(tmp_path: Path, record_property: Record) -> None:

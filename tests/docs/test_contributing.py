@@ -12,7 +12,20 @@ import hipq.stores
 from hipq.stores.forwarding import VERBS
 from hipq.stores.mariadb.store import MariaStore
 from hipq.stores.postgres.store import PostgresStore
-from hipq.stores.sql import activity, dialect, inbox, insert, jobs, rule_claims, settle, take
+from hipq.stores.sql import (
+    activity,
+    dialect,
+    inbox,
+    insert,
+    jobs,
+    pool,
+    rule_claims,
+    schema,
+    server,
+    settle,
+    setup,
+    take,
+)
 from hipq.stores.sqlite.store import SqliteStore
 
 STORES = Path(next(iter(hipq.stores.__path__)))
@@ -28,7 +41,9 @@ def test_it_names_the_verbs_that_every_store_writes_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [activity, dialect, inbox, insert, jobs, rule_claims, settle, take], ids=lambda module: module.__name__
+    "module",
+    [activity, dialect, inbox, insert, jobs, pool, rule_claims, schema, server, settle, setup, take],
+    ids=lambda module: module.__name__,
 )
 def test_it_names_every_class_with_something_left_to_write(module: object) -> None:
     for name, one in inspect.getmembers(module, inspect.isabstract):

@@ -18,7 +18,7 @@ from hipq.job.model import sequence_of
 from hipq.job.schedule import Definition, ScheduleChange, Settings
 from hipq.job.ticks import begun
 from hipq.stores.clock import SystemClock
-from hipq.stores.migrations import Migration
+from hipq.stores.migrations import Migration, migrations
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
 from tests.databases import schema_of, sql
 from tests.doctor.conftest import Doctor, alone, mariadb_copied
@@ -100,11 +100,10 @@ def test_a_copy_from_which_nothing_is_missing_may_be_in_use_when_somebody_says_s
 def next_release(url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Calling it makes this program one that knows a further migration."""
     package = {"sqlite": "sqlite", "mariadb": "mariadb"}.get(url.partition(":")[0], "postgres")
-    module = __import__(f"hipq.stores.{package}.schema", fromlist=["known"])
-    known: list[Migration] = module.known()
+    known = migrations(f"hipq.stores.{package}")
     more = "CREATE INDEX {live}_next ON {live} (tenant, id);\n"
     future = [*known, Migration(known[-1].number + 1, "next.sql", 1, "-- nothing\n", more)]
-    return lambda: monkeypatch.setattr(module, "known", lambda: future)
+    return lambda: monkeypatch.setattr("hipq.stores.migrations.migrations", lambda _: future)
 
 
 def test_an_old_schema_is_to_be_migrated(doctor: Doctor, url: str, next_release: Callable[[], None]) -> None:

@@ -67,8 +67,8 @@ BUGS = (
             ),
             (
                 SQLITE,
-                "from hipq.stores import migrations\n",
-                "from hipq.errors import StoreError\nfrom hipq.stores import migrations\n",
+                "from hipq.errors import StoreUnavailable\n",
+                "from hipq.errors import StoreError, StoreUnavailable\n",
             ),
         ),
     ),

@@ -34,9 +34,9 @@ MARIADB_BUGS = (
         (
             (
                 "stores/mariadb/connection.py",
-                '            yield\n            self.run("COMMIT")\n',
-                '            yield\n            with suppress(pymysql.OperationalError):\n'
-                '                self.run("COMMIT")\n',
+                "            self.run(undo if force_rollback else end)\n",
+                "            with suppress(pymysql.OperationalError):\n"
+                "                self.run(undo if force_rollback else end)\n",
             ),
         ),
         f"{LOCKS}::test_a_conflict_at_the_commit_is_begun_again",
@@ -44,7 +44,13 @@ MARIADB_BUGS = (
     Bug(
         "MariaDB: sessions that were cut are used",
         "test",
-        (("stores/mariadb/connection.py", "if not _has_news(conn):", "if conn.open:"),),
+        (("stores/mariadb/connection.py", "return _has_news(conn)", "return not conn.open"),),
         CUT,
+    ),
+    Bug(
+        "MariaDB: a number that was given before is taken for a new one",
+        "test",
+        (("stores/mariadb/adding.py", " if at == job.create_time), (0, 0))", "), (0, 0))"),),
+        "tests/contract/test_mariadb.py::TestMariaDB::test_a_number_that_was_given_before_is_given_to_no_other_job",
     ),
 )  # fmt: skip

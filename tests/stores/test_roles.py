@@ -70,11 +70,11 @@ def test_a_role_that_may_only_read_and_write_rows(owner: str) -> None:
         app = shop(url)
         with pytest.raises(SchemaError, match="run `hipq migrate"):
             app.queues[0].enqueue("charge")
-        with pytest.raises(SchemaError, match=r"this role may not make them .permission denied.*as the role that owns"):
+        with pytest.raises(SchemaError, match=r"this user may not make them .permission denied.*as a user who may"):
             app.migrate()
         owning = Hipq("shop", owner)
         owning.migrate()
-        with pytest.raises(SchemaError, match=r"queue shop.orders lacks tables, and this role may not make them"):
+        with pytest.raises(SchemaError, match=r"queue shop.orders lacks tables, and this user may not make them"):
             app.queues[0].enqueue("charge")
         owning.queue("orders")
         owning.queue("mails")

@@ -15,8 +15,9 @@ from typing import Final
 from uuid import uuid4
 
 from hipq.move.copy import AT_ONCE, QueueCopy, Rows, Snapshot, TableCopy
-from hipq.stores.sqlite import schema
+from hipq.stores.sqlite.dialect import SqliteSql
 from hipq.stores.sqlite.store import MOVING, SqliteStore
+from hipq.stores.values import QueueTables
 
 LEASE: Final = 10.0
 """Seconds after which engines claim again if the moving process has died."""
@@ -71,7 +72,7 @@ class SqliteSource:
     def _held(self, conn: sqlite3.Connection) -> list[int]:
         """The jobs of living engines: those of dead ones are rescued wherever they are."""
         alive = {engine.engine_id for engine in self._store.engines()}
-        queries = [f"SELECT owner, id FROM {queue.table} WHERE owner <> 0" for queue in schema.registered(conn)]
+        queries = [f"SELECT owner, id FROM {queue.table} WHERE owner <> 0" for queue in self._queues(conn)]
         return sorted(job_id for query in queries for owner, job_id in conn.execute(query) if owner in alive)
 
     # -- under the lock ----------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class SqliteSource:
         conn = self._conn
         rows = conn.execute("SELECT number, last_id, rules, admission, crons FROM hipq_queues").fetchall()
         more = {number: rest for number, *rest in rows}
-        queues = tuple(QueueCopy(queue, *more[queue.number]) for queue in schema.registered(conn))
+        queues = tuple(QueueCopy(queue, *more[queue.number]) for queue in self._queues(conn))
         ((dropped,),) = conn.execute("SELECT highest FROM hipq_dropped").fetchall()
         used = dict(conn.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
         return Snapshot(queues, dropped, used.get("hipq_engines", 0), used.get("hipq_answers", 0))
@@ -108,8 +109,11 @@ class SqliteSource:
         return [name for (name,) in self._conn.execute(query).fetchall() if name not in ours]
 
     def _tables(self) -> list[str]:
-        queues = schema.registered(self._conn)
+        queues = self._queues(self._conn)
         return [*_TABLES, *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))]
+
+    def _queues(self, conn: sqlite3.Connection) -> list[QueueTables]:
+        return self._store.schema(SqliteSql(conn, self._store._statements)).registered()  # type: ignore[no-any-return]
 
     @property
     def _conn(self) -> sqlite3.Connection:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from hipq.errors import Conflict
 from hipq.move.copy import Rows, Snapshot, TableCopy
-from hipq.stores.sql.server_setup import INCOMING
-from hipq.stores.values import QueueTables
+from hipq.stores.sql.schema import ServerSchema
+from hipq.stores.sql.setup import INCOMING
 
 _EMPTY: Final = (
     "hipq_queues", "hipq_answers", "hipq_payloads", "hipq_progress", "hipq_activity", "hipq_crons", "hipq_notes",
@@ -19,32 +19,33 @@ _EMPTY: Final = (
 
 
 class Target(ABC):
-    def __init__(self, url: str, move: str) -> None:
+    def __init__(self, schema: ServerSchema, url: str, move: str) -> None:
         """`url`: as people are told it. `move`: the name of this move."""
+        self._schema = schema
         self._url = url
         self._move = move
 
     def clear(self) -> None:
         """Create the tables that every database of hipq has. An unfinished copy of this very move is removed;
         anything else stays, and then the database cannot be moved to. From now on it is none that anybody may use."""
-        self._migrate()
+        self._schema.migrate()
         self._remove()
         self.check()
         self._run("UPDATE hipq_meta SET identity = %s", (INCOMING + self._move,))
 
     def _remove(self) -> bool:
         """Remove a copy of this very move; whether there was one."""
-        if self._identity() != INCOMING + self._move:
+        if self._schema.version().identity != INCOMING + self._move:
             return False
         for (live,) in self._run('SELECT "table" FROM hipq_queues'):
-            self._drop(live)
+            self._schema.drop_tables(live)
         for table in _EMPTY:
             self._run(f"DELETE FROM {table}")
         return True
 
     def check(self) -> None:
         """Raise if this database cannot be moved to."""
-        identity = self._identity()
+        identity = self._schema.version().identity
         if not identity or identity == INCOMING + self._move:
             return
         if identity.startswith(INCOMING):
@@ -65,10 +66,11 @@ class Target(ABC):
         for copied in snapshot.queues:
             values = (*copied.queue, copied.rules, copied.admission, copied.crons)
             self._run(query + "VALUES (%s, %s, %s, %s, 0, %s, %s, %s)", values)
-            self._make(copied.queue, copied.last_id)
-        self._run("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (snapshot.dropped,))
-        self._count_from("hipq_engines", "engine_id", snapshot.engine_id)
-        self._count_from("hipq_answers", "id", snapshot.answer)
+            self._schema.extend(self._schema.known, copied.queue)
+            if copied.last_id:
+                self._schema.ids_from(copied.queue.table, copied.last_id)
+        self._schema.number_above(snapshot.dropped, snapshot.answer)
+        self._schema.count_from("hipq_engines", "engine_id", snapshot.engine_id)
 
     def settle(self, snapshot: Snapshot) -> None:
         """Update the planner's statistics after the copy."""
@@ -78,25 +80,6 @@ class Target(ABC):
     @abstractmethod
     def _run(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """What a statement finds."""
-
-    @abstractmethod
-    def _migrate(self) -> None: ...
-
-    @abstractmethod
-    def _identity(self) -> str:
-        """What tells this database from all others; "" = it has no tables of hipq."""
-
-    @abstractmethod
-    def _drop(self, live: str) -> None:
-        """The tables and the ids of a queue, as far as they are there."""
-
-    @abstractmethod
-    def _make(self, queue: QueueTables, last_id: int) -> None:
-        """A queue's tables; its ids go on after that one."""
-
-    @abstractmethod
-    def _count_from(self, table: str, column: str, last: int) -> None:
-        """What a table counts goes on after that."""
 
     @abstractmethod
     def _analyze(self, table: str) -> None: ...

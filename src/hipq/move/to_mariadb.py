@@ -12,12 +12,11 @@ from pymysql.cursors import SSCursor
 
 from hipq.move.copy import AT_ONCE, Rows, Snapshot, TableCopy
 from hipq.move.target import Target
-from hipq.stores import migrations
-from hipq.stores.mariadb import schema
-from hipq.stores.mariadb.connection import CALLER_SECONDS, MIGRATION_SECONDS, Session
+from hipq.stores.mariadb.connection import Session
 from hipq.stores.mariadb.dialect import spelled
+from hipq.stores.mariadb.schema import MariaSchema
 from hipq.stores.mariadb.store import MariaStore
-from hipq.stores.values import QueueTables
+from hipq.stores.sql.pool import CALLER_SECONDS, MIGRATION_SECONDS
 
 _BYTES: Final = 1 << 20
 """Of one statement, about."""
@@ -26,44 +25,23 @@ _BYTES: Final = 1 << 20
 class MariaTarget(Target):
     """The database that is moved to. Each statement commits."""
 
-    def __init__(self, conn: Session, known: list[migrations.Migration], url: str, move: str) -> None:
-        super().__init__(url, move)
-        self._conn = conn
-        self._known = known
+    def __init__(self, schema: MariaSchema, url: str, move: str) -> None:
+        super().__init__(schema, url, move)
+        self._conn: Session = schema.sql.conn
 
     def _run(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         return list(self._conn.run(query, values or None).fetchall())
 
-    def _migrate(self) -> None:
-        schema.migrate(self._conn, self._known)
-
-    def _identity(self) -> str:
-        return schema.version(self._conn)[2]
-
-    def _drop(self, live: str) -> None:
-        self._run(f"DROP TABLE IF EXISTS {live}, {live}_final")
-        self._run(self._conn.flavour.drop_ids.format(live=live))
-
     def build(self, snapshot: Snapshot) -> None:
         """Tables of somebody else in the way are noticed before the registry says that they are ours."""
         for copied in snapshot.queues:
-            schema.check_free(self._conn, copied.queue.app, copied.queue.name, copied.queue.table)
+            self._schema.check_free(copied.queue.app, copied.queue.name, copied.queue.table)
         super().build(snapshot)
 
     def undo(self) -> None:
         """As it was before this move: empty, and for anybody to use."""
         if self._remove():
             self._run("UPDATE hipq_meta SET identity = UUID()")
-
-    def _make(self, queue: QueueTables, last_id: int) -> None:
-        flavour = self._conn.flavour
-        self._run(flavour.make_ids.format(live=queue.table))
-        if last_id:
-            self._run(flavour.move_ids.format(live=queue.table, to=last_id))
-        schema.extend(self._conn, self._known, queue)
-
-    def _count_from(self, table: str, column: str, last: int) -> None:  # noqa: ARG002
-        self._run(f"ALTER TABLE {table} AUTO_INCREMENT = {last + 1}")
 
     def _analyze(self, table: str) -> None:
         self._run(f"ANALYZE TABLE {table}")
@@ -98,15 +76,15 @@ class MariaTarget(Target):
                 yield page
 
     def _spelled(self, text: str) -> str:
-        return spelled(text, self._conn.flavour.collation, "")[0]
+        return spelled(text, self._conn.flavour.collation)[0]
 
 
 @contextmanager
 def opened(store: MariaStore, url: str, move: str) -> Iterator[MariaTarget]:
     """Nobody else makes tables meanwhile."""
-    with store._db.using(MIGRATION_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):
+    with store._db.using(MIGRATION_SECONDS) as conn, store.schema(store._sql(conn)).locked(CALLER_SECONDS):
         conn.run("SET SESSION wait_timeout = 86400")  # it waits for the other side now and then
-        target = MariaTarget(conn, store._known, url, move)
+        target = MariaTarget(store.schema(store._sql(conn)), url, move)
         try:
             yield target
         except Exception:

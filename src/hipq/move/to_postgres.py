@@ -10,44 +10,22 @@ from psycopg import Rollback, sql
 
 from hipq.move.copy import AT_ONCE, Rows, TableCopy
 from hipq.move.target import Target
-from hipq.stores import migrations
-from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection
-from hipq.stores.postgres.session import MIGRATION_SECONDS
+from hipq.stores.postgres.schema import PostgresSchema
 from hipq.stores.postgres.store import PostgresStore
-from hipq.stores.values import QueueTables
+from hipq.stores.sql.pool import MIGRATION_SECONDS
 
 
 class PostgresTarget(Target):
     """The database that is moved to, in an open transaction."""
 
-    def __init__(self, conn: Connection, known: list[migrations.Migration], url: str, move: str) -> None:
-        super().__init__(url, move)
-        self._conn = conn
-        self._known = known
+    def __init__(self, schema: PostgresSchema, url: str, move: str) -> None:
+        super().__init__(schema, url, move)
+        self._conn: Connection = schema.sql.conn
 
     def _run(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         cursor = self._conn.execute(query.encode(), values)
         return cursor.fetchall() if cursor.description else []
-
-    def _migrate(self) -> None:
-        schema.migrate(self._conn, self._known)
-
-    def _identity(self) -> str:
-        return schema.version(self._conn)[2]
-
-    def _drop(self, live: str) -> None:
-        self._run(f"DROP TABLE {live}, {live}_final")
-        self._run(f"DROP SEQUENCE {live}_ids")
-
-    def _make(self, queue: QueueTables, last_id: int) -> None:
-        schema.extend(self._conn, self._known, queue)
-        if last_id:
-            self._run("SELECT setval(%s, %s)", (f"{queue.table}_ids", last_id))
-
-    def _count_from(self, table: str, column: str, last: int) -> None:
-        sequence = "(SELECT pg_get_serial_sequence(%s, %s)::regclass AS own) AS sequence"
-        self._run(f"SELECT setval(own, greatest(nextval(own), %s)) FROM {sequence}", (last, table, column))
 
     def _analyze(self, table: str) -> None:
         self._run(f"ANALYZE {table}")
@@ -76,7 +54,9 @@ def opened(store: PostgresStore, url: str, move: str) -> Iterator[PostgresTarget
         # the signpost is synced to disk, and so must be what it points to
         conn.execute("SET LOCAL synchronous_commit = on")
         conn.execute("SET LOCAL enable_seqscan = on")
-        yield PostgresTarget(conn, store._known, url, move)
+        schema = store.schema(store._sql(conn))
+        schema.lock(0)
+        yield PostgresTarget(schema, url, move)
 
 
 def check(store: PostgresStore, url: str, move: str) -> None:

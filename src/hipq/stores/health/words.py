@@ -29,6 +29,11 @@ class Words:
     left: str = "phase IN ('deciding', 'answered', 'cancelling') AND owner = 0"
     is_left_by_type: bool = True
     """Whether such jobs are indexed by their type first, and then by their strategy."""
+    lease_left: str = "extract(epoch FROM lease_until - now())"
+    """The seconds that a lease has left. Leases are compared with the transaction's own time: by a later clock, one
+    renewed since would look expired."""
+    now: str = "now()"
+    """By which tickets end."""
     held: str = "held <> 0"
     buffered: str = "state = 'buffered'"
 

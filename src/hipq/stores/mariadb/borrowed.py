@@ -8,11 +8,11 @@ from typing import Any
 
 from hipq.errors import Invalid, StoreBusy, WrongConnection
 from hipq.stores.lent import driver_connection
-from hipq.stores.mariadb.connection import PROCESS, is_deadlock, number_of, translated
+from hipq.stores.mariadb.connection import PROCESS, Transactions, is_deadlock, number_of, translated
 from hipq.stores.mariadb.flavour import MODES, flavour_of
 
 
-class Borrowed:
+class Borrowed(Transactions):
     """Each transaction on it is a savepoint of theirs, if they have a transaction or their connection begins one by
     itself; else it is one of ours."""
 
@@ -20,7 +20,6 @@ class Borrowed:
 
     def __init__(self, conn: Any) -> None:
         self.conn = conn
-        self._depth = 0
         ((version, self.process, self.mode),) = self.run(f"SELECT VERSION(), {PROCESS}, @@sql_mode").fetchall()
         self.flavour = flavour_of(version)
         self.begins = bool(conn.get_autocommit()) and not self.in_transaction
@@ -42,26 +41,6 @@ class Borrowed:
         cursor = self.conn.cursor(Cursor)
         cursor.execute(query, values)
         return cursor
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """An error undoes what was done in it, and no more."""
-        name = f"hipq_adding_{self._depth}"
-        begin, end, undo = f"SAVEPOINT {name}", f"RELEASE SAVEPOINT {name}", f"ROLLBACK TO SAVEPOINT {name}"
-        if self.begins and not self._depth:
-            begin, end, undo = "BEGIN", "COMMIT", "ROLLBACK"
-        self.run(begin)
-        self._depth += 1
-        try:
-            yield
-            self.run(end)
-        except BaseException as error:
-            if not is_deadlock(error):  # which has undone all of their transaction
-                with suppress(Exception):
-                    self.run(undo)
-            raise
-        finally:
-            self._depth -= 1
 
 
 @contextmanager

@@ -1,16 +1,9 @@
-"""A small pool of connections to one database, made anew after a fork, and its errors as hipq's own.
-
-- A connection that broke, or that the server cut (`wait_timeout`), is noticed before it is used.
-- Every call has a deadline on this side: a server that takes connections and never answers costs so much and no more.
-- A connection must not cross a fork: a child opens its own and leaves the parent's untouched.
-"""
+"""Connections to one database, and its errors as hipq's own."""
 
 from __future__ import annotations
 
-import os
 import select
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,28 +18,17 @@ from pymysql.cursors import Cursor
 from hipq.errors import StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.mariadb.address import options_of
 from hipq.stores.mariadb.flavour import Flavour, flavour_of
+from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, ConnectionPool
 
 T = TypeVar("T")
 
-ANSWER_SECONDS: Final = 15.0
-"""How long a server may leave a statement without any answer. Then the connection is cut. Longer than any statement of
-ours waits for a lock."""
-LONG_SECONDS: Final = 600.0
-"""The same where the server may have much to read: lists, counts, pruning."""
-MIGRATION_SECONDS: Final = 24 * 3600.0
-"""And where it may have to write every row."""
-CALLER_SECONDS: Final = 10
-"""How long a program that adds a job, or brings an answer, waits for a transaction that has taken its key."""
 LOCK_SECONDS: Final = 2
 """How long an engine waits for somebody's lock: below a third of a lease. The sessions' settings say so, too."""
-POOL_SIZE: Final = 10
-POOL_SECONDS: Final = 1.5
 TRIES: Final = 8
 """How often a transaction begins that was a deadlock's victim."""
 PROCESS: Final = "CONNECTION_ID() * @@auto_increment_increment + @@auto_increment_offset - 1"
 """What tells a connection from all others: each node of a cluster counts its own, and has an offset of its own."""
 _CONNECT_SECONDS: Final = 4
-_CLOSED: Final = "MariaDB: this store was closed"
 _DEADLOCKS: Final = (ER.LOCK_DEADLOCK, 1020)  # the second: a row changed between its read and its lock
 BUSY: Final = (*_DEADLOCKS, ER.LOCK_WAIT_TIMEOUT, 3572)
 _REFUSED: Final = (1153, 1264, 1265, 1292, 1300, 1366, 1406, 1048, 4025, 3819, 4036, 4037, 4038, 1367, 1690, 1062, 3988)
@@ -80,6 +62,36 @@ def translated(error: Exception) -> StoreError:
     return StoreUnavailable(f"MariaDB: {text}")
 
 
+class Transactions:
+    """Transactions in each other: the inner ones are savepoints, and an error undoes what was done in one, and no more.
+    On a user's connection the outermost may be a savepoint, too."""
+
+    begins = True
+    """Whether the outermost is none."""
+    _depth = 0
+
+    @contextmanager
+    def transaction(self, *, force_rollback: bool = False) -> Iterator[None]:
+        name = f"hipq_{self._depth}"
+        begin, end, undo = f"SAVEPOINT {name}", f"RELEASE SAVEPOINT {name}", f"ROLLBACK TO SAVEPOINT {name}"
+        if self.begins and not self._depth:
+            begin, end, undo = "BEGIN", "COMMIT", "ROLLBACK"
+        self.run(begin)
+        self._depth += 1
+        try:
+            yield
+            self.run(undo if force_rollback else end)
+        except BaseException:
+            with suppress(Exception):  # a deadlock has undone all of it
+                self.run(undo)
+            raise
+        finally:
+            self._depth -= 1
+
+    def run(self, query: str, values: Mapping[str, Any] | None = None) -> Any:
+        raise NotImplementedError
+
+
 @cache
 def _any_server() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -88,7 +100,7 @@ def _any_server() -> ssl.SSLContext:
     return context
 
 
-class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
+class Session(Transactions, pymysql.Connection):  # type: ignore[misc]  # it has no types
     """One connection of hipq's own."""
 
     flavour: Flavour
@@ -96,7 +108,6 @@ class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
     """Bytes that a statement may have: the server's `max_allowed_packet`."""
     process = 0
     """A number that no other connection has, on whatever node of a cluster."""
-    _read_timeout: float
 
     def _create_ssl_ctx(self, given: Any) -> ssl.SSLContext:
         """Where the URL says nothing of TLS, one for all connections: PyMySQL's own reads the system's certificates for
@@ -111,7 +122,7 @@ class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
         self.run(self.flavour.settings)
         ((self.largest, self.process),) = self.run(f"SELECT @@max_allowed_packet, {PROCESS}").fetchall()
 
-    def run(self, query: str, values: Mapping[str, Any] | Sequence[Any] | None = None) -> Cursor:
+    def run(self, query: str, values: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         cursor = Cursor(self)
         text = (query if values is None else cursor.mogrify(query, values)).encode()
         if len(text) + 1024 > self.largest:
@@ -134,26 +145,6 @@ class Session(pymysql.Connection):  # type: ignore[misc]  # it has no types
     @property
     def in_transaction(self) -> bool:
         return bool(self.server_status & 1)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Committed at its end, undone if it raises."""
-        self.run("BEGIN")
-        try:
-            yield
-            self.run("COMMIT")
-        except BaseException:
-            with suppress(pymysql.Error, OSError):
-                self.run("ROLLBACK")
-            raise
-
-    @contextmanager
-    def answering(self, seconds: float) -> Iterator[None]:
-        before, self._read_timeout = self._read_timeout, seconds
-        try:
-            yield
-        finally:
-            self._read_timeout = before
 
 
 def in_transaction(conn: Session, work: Callable[[], T]) -> T:
@@ -204,27 +195,14 @@ def _has_news(conn: Session) -> bool:
         return True
 
 
-class Connections:
+class Connections(ConnectionPool[Session]):
+    server = "MariaDB"
+    errors = (pymysql.Error, OSError, UnicodeError, OverflowError)
+
     def __init__(self, url: str, on_fork: Callable[[], None], *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._options = {"connect_timeout": _CONNECT_SECONDS, **options_of(url)}
-        self._on_fork = on_fork
-        self._answer_seconds = answer_seconds
         self._flavour: Flavour | None = None
-        self._start()
-
-    def _start(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Condition()
-        self._idle: list[Session] = []
-        self._open = 0
-        self._closed = False
-
-    def check_fork(self) -> None:
-        """In a child of the process that opened the connections, start without any."""
-        if self._pid != os.getpid():
-            self._abandoned = self._idle  # kept, not closed: they are the parent's
-            self._start()
-            self._on_fork()
+        super().__init__(on_fork, answer_seconds)
 
     @property
     def flavour(self) -> Flavour:
@@ -233,84 +211,36 @@ class Connections:
                 self._flavour = conn.flavour
         return self._flavour
 
-    def connect(self) -> Session:
+    def connect(self, began: float = 0.0) -> Session:
         conn = Session(
             **self._options, charset="utf8mb4", autocommit=True, conv={**encoders, **_numbers},
             client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS,
             read_timeout=min(_CONNECT_SECONDS, self._answer_seconds), write_timeout=self._answer_seconds,
             program_name="hipq",
         )  # fmt: skip
-        conn._read_timeout = self._answer_seconds
+        self._lend(conn, began, self._answer_seconds)
         try:
             conn.settle_in()
         except BaseException:
             conn._force_close()
             raise
+        self._flavour = conn.flavour
         return conn
 
-    @contextmanager
-    def using(self, answer_seconds: float = 0) -> Iterator[Session]:
-        """A connection in autocommit mode. `answer_seconds`: for what may take the server longer than most calls."""
-        self.check_fork()
-        conn: Session | None = None
-        try:
-            conn = self._taken()
-            with conn.answering(max(answer_seconds, self._answer_seconds)):
-                yield conn
-        except (pymysql.Error, OSError, UnicodeError, OverflowError) as error:
-            raise translated(error) from error
-        finally:
-            if conn:
-                self._given_back(conn)
+    def _lend(self, conn: Session, began: float, answer_seconds: float) -> None:  # noqa: ARG002
+        conn._read_timeout = answer_seconds
 
-    def _taken(self) -> Session:
-        until = time.monotonic() + POOL_SECONDS
-        with self._lock:
-            while True:
-                if self._closed:
-                    raise StoreUnavailable(_CLOSED)
-                while self._idle:
-                    conn = self._idle.pop()
-                    if not _has_news(conn):
-                        return conn
-                    self._open -= 1
-                    conn._force_close()
-                if self._open < POOL_SIZE:
-                    self._open += 1
-                    break
-                if not self._lock.wait(until - time.monotonic()) and time.monotonic() >= until:
-                    raise StoreUnavailable(f"MariaDB: all {POOL_SIZE} connections are busy")
-        try:
-            return self.connect()
-        except BaseException:
-            with self._lock:
-                self._open -= 1
-                self._lock.notify()
-            raise
+    def _is_gone(self, conn: Session) -> bool:
+        return _has_news(conn)
 
-    def _given_back(self, conn: Session) -> None:
-        """One that is in the middle of something goes: whoever came next would be in it, too."""
-        broke = not conn.open
-        is_good = not broke and not conn.in_transaction and conn._result is not None and not conn._result.has_next
-        with self._lock:
-            if is_good and not self._closed:
-                self._idle.append(conn)
-            else:
-                self._open -= 1
-                conn._force_close()
-                if broke:  # so may the others be, or as silent: each would cost as long again
-                    self._open -= len(self._idle)
-                    for one in self._idle:
-                        one._force_close()
-                    self._idle.clear()
-            self._lock.notify()
+    def _is_broken(self, conn: Session) -> bool:
+        return not conn.open
 
-    def close(self) -> None:
-        self.check_fork()
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-            self._open -= len(idle)
-            self._lock.notify_all()
-        for conn in idle:
-            conn._force_close()
+    def _is_clean(self, conn: Session) -> bool:
+        return not conn.in_transaction and conn._result is not None and not conn._result.has_next
+
+    def _cut(self, conn: Session) -> None:
+        conn._force_close()
+
+    def translated(self, error: Exception) -> StoreError:
+        return translated(error)

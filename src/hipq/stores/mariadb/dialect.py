@@ -16,20 +16,16 @@ import msgspec
 
 from hipq.errors import StoreRefused
 from hipq.job.answer import KEPT
-from hipq.job.model import COLUMNS
 from hipq.stores.sql.activity import PARTS
 from hipq.stores.sql.dialect import Read, Sql
 from hipq.stores.sql.insert import INSERTED
 from hipq.stores.sql.settle import FINISHED, MOVED
-from hipq.stores.sql.statements import Statements
+from hipq.stores.sql.statements import WITH_PAYLOAD, Statements
 from hipq.stores.values import QueueTables
 
 T = TypeVar("T")
 Text = tuple[str, ...]
 """The statements of a file."""
-_PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payloads p WHERE p.id = l.id), '') AS job_data"
-_COLUMNS: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in COLUMNS)
-"""The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
 _AT_ONCE: Final = 200
 """SELECTs that one statement joins."""
 _LENGTHS: Final = {
@@ -60,7 +56,6 @@ def _rows(*names: str, by_name: bool = False) -> str:
 _KEY: Final = ("position", "tenant", "job_type", "job_key")
 _PARTS: Final = {
     "key_rows": _rows(*_KEY, by_name=True),
-    "wanted_rows": _rows(*_KEY),
     "since_rows": _rows(*_KEY, "since", "hash", by_name=True),
     "new_rows": _rows(*INSERTED),
     "finished_rows": _rows(*FINISHED),
@@ -73,19 +68,15 @@ _PARTS: Final = {
 
 def statements(look: Callable[[], Iterable[QueueTables]], spell: Callable[[str], Text]) -> Statements[Text]:
     return Statements(
-        "hipq.stores.mariadb", look, spell, columns=_COLUMNS, kept=", ".join(KEPT), by_early="", strategy="todo",
+        "hipq.stores.mariadb", look, spell, columns=WITH_PAYLOAD, kept=", ".join(KEPT), by_early="", strategy="todo",
         **_PARTS, **PARTS,
     )  # fmt: skip
 
 
-def spelled(text: str, collation: str, returning: str) -> Text:
+def spelled(text: str, collation: str, has_returning: bool = True) -> Text:
     """As the driver takes it. `rank` is a word of MySQL's."""
-    text = (
-        text.replace("{contains}", "instr")
-        .replace("{parent}", "child_of")
-        .replace("{bin}", collation)
-        .replace("{returning}", returning)
-    )
+    text = text.replace("{contains}", "instr").replace("{parent}", "child_of").replace("{bin}", collation)
+    text = re.sub(r"\{returning ([\w, ]+)\}", r" RETURNING \1" if has_returning else "", text)
     text = re.sub(r"\{in (?:text )?(\w+)\}", r"IN :\1", text.replace("AS BIGINT)", "AS SIGNED)").replace("%", "%%"))
     text = re.sub(r"(?<![:\w`'])((?:\w+\.)?)rank\b(?!['`])", r"\1`rank`", text)
     return tuple(re.sub(r"(?<![:\w]):([a-z]\w*)", r"%(\1)s", one) for one in text.split(";\n"))
@@ -138,8 +129,8 @@ class MariaSql(Sql):
     def run(self, query: Text, values: Mapping[str, Any], *, once: bool = False) -> list[Any]:  # noqa: ARG002
         return self.ask(query, values)[0]
 
-    def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
-        return self.ask(self.statements.of(name, queue), values)[1]
+    def do(self, query: Text, values: Mapping[str, Any], *, once: bool = False) -> int:  # noqa: ARG002
+        return self.ask(query, values)[1]
 
     def read(self, kind: type[Read], query: Text, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:  # noqa: ARG002
         return [kind(*row) for row in self.run(query, values)]

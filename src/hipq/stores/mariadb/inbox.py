@@ -9,9 +9,10 @@ import msgspec
 from hipq.job.answer import KEPT, Kept
 from hipq.job.matching import Pending, Placed
 from hipq.job.model import Row, queue_of
-from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied, Numbered
+from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied
 from hipq.stores.mariadb.dialect import MariaSql, check, some_of
-from hipq.stores.sql.inbox import SqlInbox, Wanted, by_queue
+from hipq.stores.sql.inbox import SqlInbox
+from hipq.stores.sql.insert import Wanted
 
 _ANSWERS = 200
 """In one statement."""
@@ -20,21 +21,8 @@ _ANSWERS = 200
 class MariaInbox(SqlInbox):
     _sql: MariaSql
 
-    def live(self, answers: Numbered) -> dict[int, Row]:
-        """Locked in the order of their ids, and compared again: a row may have changed before it was locked."""
-        found: dict[int, Row] = {}
-        for queue, some in by_queue(answers):
-            wanted = [Wanted(n, one.tenant, one.job_type, one.job_key) for n, one in some.items()]
-            jobs = {n: job for n, job in self._find("key_holders", wanted, queue) if job}
-            if not jobs:
-                continue
-            ids = sorted(set(jobs.values()))
-            self._sql.found("lock", queue, ids=ids)
-            rows = {row.id: row for row in self._sql.rows("these", queue, ids=ids)}
-            found |= {
-                n: rows[job] for n, job in jobs.items() if job in rows and some[n].job_key in rows[job].answer_keys
-            }
-        return found
+    def _lock(self, queue: int, ids: list[int]) -> None:
+        self._sql.found("lock", queue, ids=ids)
 
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         numbers: list[int] = []

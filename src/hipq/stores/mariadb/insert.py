@@ -48,41 +48,32 @@ class Insert(SqlInsert):
         super().__init__(statements)
         self._flavour = flavour
 
-    def sql(self, conn: Any) -> MariaSql:
+    def _sql(self, conn: Any) -> MariaSql:
         return MariaSql(conn, self._statements)
 
     def _fresh(self, conn: Any, queue: int, count: int) -> list[int]:
         flavour: Flavour = self._flavour()
         nulls = ", ".join(["(NULL)"] * count)
         query = flavour.take_ids.format(live=self._statements.table(queue), count=count, nulls=nulls)
-        cursor = self.sql(conn).execute(query, {})
+        cursor = self._sql(conn).execute(query, {})
         if cursor.description:
             return [number for (number,) in cursor.fetchall()]
-        first, step = cursor.lastrowid, self.sql(conn).execute("SELECT @@auto_increment_increment", {}).fetchall()[0][0]
+        first = cursor.lastrowid
+        ((step,),) = self._sql(conn).rows_of("SELECT @@auto_increment_increment")
         last = first + step * (count - 1)
-        self.sql(conn).execute(
+        self._sql(conn).execute(
             f"DELETE FROM {self._statements.table(queue)}_ids WHERE id BETWEEN {first} AND {last}", {}
         )
         return list(range(first, last + 1, step))
 
     def _put(self, conn: Any, queue: int, jobs: Sequence[tuple[int, New]], may_copy: bool) -> set[int]:  # noqa: ARG002
-        sql, query, added = self.sql(conn), self._statements.of("insert", queue), set[int]()
-        wanted = {job_id for job_id, _ in jobs}
+        sql, query, added = self._sql(conn), self._statements.of("insert", queue), set[int]()
+        wanted = {(job_id, job.create_time) for job_id, job in jobs}
         for rows in chunks(inserted(job_id, job) for job_id, job in jobs):
             found = sql.run(query, {"rows": in_json(rows)})
             if not self._flavour().has_returning:
-                found = sql.found("there", queue, ids=[row[0] for row in rows])
-            added |= {job_id for (job_id,) in found}
-        added &= wanted  # in the place of one whose key is taken comes the id of the job that has it
+                found = sql.found("added", queue, ids=[row[0] for row in rows])
+            # In the place of one whose key, or number, was taken comes the job that has it.
+            added |= {job_id for job_id, at in found if (job_id, at) in wanted}
         keep(sql, ((job_id, job.job_data) for job_id, job in jobs if job_id in added))
         return added
-
-    def _there(self, conn: Any, queue: int, ids: list[int]) -> list[int]:
-        return [job_id for name in ("there", "there_final") for (job_id,) in self.sql(conn).found(name, queue, ids=ids)]
-
-    def _holders(self, conn: Any, refused: list[tuple[int, New]]) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for queue in {job.queue for _, job in refused}:
-            wanted = [(n, job.tenant, job.job_type, job.job_key) for n, job in refused if job.queue == queue]
-            found |= dict(self.sql(conn).found("holders", queue, rows=in_json(wanted)))
-        return found

@@ -9,10 +9,8 @@ from typing import Any
 from hipq.errors import SchemaError
 from hipq.job.model import New
 from hipq.stores.clock import Clock
-from hipq.stores.mariadb import schema
 from hipq.stores.mariadb.borrowed import borrowed
 from hipq.stores.mariadb.connection import Connections
-from hipq.stores.mariadb.flavour import Flavour
 from hipq.stores.mariadb.store import MariaStore
 from hipq.stores.values import QueueTables, Stored
 
@@ -24,14 +22,10 @@ class Lent(Connections):
 
     def __init__(self, lend: Lend) -> None:
         self.lend = lend
+        self._flavour = None
 
     def check_fork(self) -> None:
         """Whoever lends it knows about forks."""
-
-    @property
-    def flavour(self) -> Flavour:
-        with borrowed(self.lend()) as conn:
-            return conn.flavour
 
     @contextmanager
     def using(self, answer_seconds: float = 0) -> Iterator[Any]:  # noqa: ARG002
@@ -57,6 +51,6 @@ class GuestStore(MariaStore):
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         """In a transaction of theirs no tables are made: that would commit it."""
         with self._using() as conn:
-            if not conn.begins and not schema.complete(conn, self._known, app, name, table):
+            if not conn.begins and not self.schema(self._sql(conn)).complete(app, name, table):
                 raise SchemaError(f"{self.url} has no tables yet for the queue {app}.{name}")
         return super().queue(app, name, table)

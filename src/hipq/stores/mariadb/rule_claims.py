@@ -14,9 +14,6 @@ from hipq.stores.rule_claims import After
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.rule_claims import QueueReader, Rulebook, Ruled
 
-BESIDE_OTHERS: Final = 100
-"""Without the lock, other engines may have locked what is picked: so many more are picked than are wanted, at most
-three times as many."""
 _LARGEST: Final = 1 << 30
 
 
@@ -60,17 +57,10 @@ class MariaRulebook(Rulebook):
     def __init__(self, clock: Callable[[], int], tell: Callable[[Sql, Mapping[int, RankPosition]], None]) -> None:
         super().__init__(clock)
         self._tell = tell
-        self._limited: set[int] = set()
-        """Queues that had limits when they were read last."""
-
-    def limited(self, queue: int) -> bool:
-        return queue in self._limited
 
     def read(self, sql: Sql, queue: int, lock: str = "") -> Ruled:
         ((rules, memory),) = sql.run(sql.statements.of("admission", queue, lock=lock), {})
-        found = Ruled(load(rules), memory)
-        (self._limited.add if found.rules.in_force else self._limited.discard)(queue)
-        return found
+        return Ruled(self.known(queue, load(rules)), memory)
 
     def locked(self, sql: Sql, claim: Claim) -> Ruled:
         if not self.limited(claim.queue):
@@ -79,20 +69,14 @@ class MariaRulebook(Rulebook):
                 return found
         return self.read(sql, claim.queue, "FOR UPDATE")
 
-    def change(self, sql: Sql, queue: int, change: Callable[[Rules], Rules]) -> Rules:
-        before = self.read(sql, queue, "FOR UPDATE").rules
-        after = change(before)
-        if after != before:
-            sql.changed("change_rules", queue, rules=after.dump())
-            self._tell(sql, {queue: TOP})
-        return after
+    def _to_change(self, sql: Sql, queue: int) -> Ruled:
+        return self.read(sql, queue, "FOR UPDATE")
+
+    def _changed(self, sql: Sql, queue: int) -> None:
+        self._tell(sql, {queue: TOP})
 
     def reader(self, sql: Sql, queue: int, now: int) -> MariaReader:
         return MariaReader(sql, queue, now)
-
-    def came_last(self, queue: int, lane: str) -> None:
-        if queue in self._past:
-            self._past[queue].lane = lane
 
     def is_plain(self, sql: MariaSql, claim: Claim, rules: Rules) -> bool:
         """Nothing but the order decides what starts."""

@@ -13,55 +13,39 @@ from typing import Any, Final
 
 import pymysql
 
-from hipq.job.activity import COUNTERS, MINUTE, beginning
+from hipq.job.activity import COUNTERS, beginning
 from hipq.job.answer import UNUSED
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
-from hipq.job.when import SECOND
-from hipq.stores.claim_groups import TOP
+from hipq.stores import migrations
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
-from hipq.stores.mariadb import schema
-from hipq.stores.mariadb.connection import (
-    ANSWER_SECONDS,
-    BUSY,
-    LONG_SECONDS,
-    POOL_SIZE,
-    Connections,
-    is_deadlock,
-    number_of,
-)
+from hipq.stores.mariadb.adding import AddingVerbs
+from hipq.stores.mariadb.connection import BUSY, Connections, is_deadlock, number_of
 from hipq.stores.mariadb.dialect import MariaSql, Text, spelled, statements
 from hipq.stores.mariadb.inbox import MariaInbox
 from hipq.stores.mariadb.insert import Insert
 from hipq.stores.mariadb.listing import page
 from hipq.stores.mariadb.rule_claims import MariaRulebook
-from hipq.stores.mariadb.setup import SetupVerbs
 from hipq.stores.mariadb.turn import MariaTake, Settle, add_counters
 from hipq.stores.mariadb.wake import PollingWaker, Teller, Told
 from hipq.stores.password import without_password
-from hipq.stores.sql.audit import AuditVerbs
-from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
+from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
-from hipq.stores.sql.rules import RuleVerbs
-from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
-from hipq.stores.sql.turn import TurnVerbs, freed, ready
 from hipq.stores.values import EndPlace, WaitingLane
 from hipq.stores.waker import lowest
 
 LOCKS: Final = 65_536
 """Numbers of the locks of keys, from 1 on; two keys that share one wait for each other, and no more."""
-GATHERED: Final = 15 * MINUTE
-"""How many seconds back one looks for what connections have counted in minutes that are over."""
 NOW: Final = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
 
 
-class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class MariaStore(AddingVerbs):
+    _now = NOW
     _settle: Settle
     _rulebook: MariaRulebook
     at_once = POOL_SIZE
@@ -80,7 +64,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
         self.url = without_password(url)
         self._db = lent or Connections(url, on_fork=self._start, answer_seconds=answer_seconds)
         self._clock = clock
-        self._known = schema.known()
+        self._known = migrations.migrations(self._schema.package)
         self._statements = statements(self.queues, self._spelled)
         self._insert = Insert(self._statements, lambda: self._db.flavour)
         self._settle = Settle(self._statements, self._insert)
@@ -96,35 +80,11 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
 
     def _spelled(self, text: str) -> Text:
         flavour = self._db.flavour
-        return spelled(text, flavour.collation, " RETURNING id" if flavour.has_returning else "")
-
-    @property
-    def waker(self) -> PollingWaker:
-        self._db.check_fork()
-        return self._waker
-
-    def now(self) -> int:
-        if self._clock:
-            return self._clock.now()
-        self._db.check_fork()
-        return self._database_clock.now()
-
-    def _asked_time(self) -> int:
-        with self._db.using() as conn:
-            ((now,),) = conn.run(NOW).fetchall()
-        return int(now)
-
-    def _clock_said(self, now: int) -> None:
-        self._database_clock.heard(now)
-
-    def close(self) -> None:
-        self._db.check_fork()
-        self._db.close()
-        self._waker.close()
+        return spelled(text, flavour.collation, flavour.has_returning)
 
     def _told(self, floor: int) -> list[Told]:
         with self._db.using() as conn:
-            found = MariaSql(conn, self._statements).found("news", floor=floor, writer=self._teller.writer)
+            found = self._sql(conn).found("news", floor=floor, writer=self._teller.writer)
         parts = [one.split(":", 3) for (one,) in found]
         return [(int(number), int(queue), rank, int(job)) for number, queue, job, rank in parts]
 
@@ -137,16 +97,13 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
     @contextmanager
     def _reading(self, *, long: bool = False, patient: bool = True) -> Iterator[MariaSql]:  # noqa: ARG002
         with self._using(LONG_SECONDS if long else 0) as conn:
-            yield MariaSql(conn, self._statements)
+            yield self._sql(conn)
 
     @contextmanager
     def _writing(self) -> Iterator[Sql]:
         """A file may hold several statements: they are committed together."""
         with self._using() as conn, conn.transaction():
-            yield MariaSql(conn, self._statements)
-
-    def _lease_time(self) -> Mapping[str, Any]:
-        return {}
+            yield self._sql(conn)
 
     def _lock_note(self, sql: Sql, kind: str, name: str) -> str:
         ((value,),) = sql.found("lock_note", kind=kind, name=name)
@@ -158,10 +115,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
                 sql.statements.text("answer_lock", numbers=", ".join(f"({number})" for number in numbers))
             )
             sql.run(query, {})
-        by_queue: dict[int, list[int]] = {}
-        for job_id in sorted({change.before.id for change in changes}):
-            by_queue.setdefault(queue_of(job_id), []).append(job_id)
-        self._settle.lock(sql.conn, by_queue)
+        self._settle.lock(sql, {change.before.id for change in changes})
 
     def _inbox(self, sql: Sql) -> MariaInbox:
         return MariaInbox(sql, self._settle)
@@ -211,10 +165,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
             places.clear()
-            places.update(ready(saved))
-            taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
-            waited_for = {queue for queue in freed(saved) if self._rulebook.limited(queue)}
-            places.update(dict.fromkeys((taken | waited_for) - places.keys(), TOP))
+            places.update(self._news_of(engine_id, changes, saved))
             return self._with_answers(sql, turned)
 
         return self._transaction(work, patient=False, ready=lambda _: places)
@@ -240,21 +191,10 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
         return self._transaction(work, patient=False)
 
     # -- counters ---------------------------------------------------------------------------------------------------
-    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
-        """Also what connections have counted in minutes that are over, so that there is little to read."""
-        over = beginning(now - MINUTE * SECOND, MINUTE)
-        for queue in queues:
-            values = {"queue": queue, "grain": MINUTE, "since": over - GATHERED * SECOND, "until": over}
-            self._transaction(lambda sql, v=values: self._folded_into(sql, MINUTE, "writer <> 0", v), patient=False)  # type: ignore[misc]
-        return super()._fold_activity(queues, now)
-
-    def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
-        if not into:
-            return sql.changed("activity_delete", **values)
-        return self._folded_into(sql, into, "true", values)
-
     def _folded_into(self, sql: Sql, into: int, which: str, values: dict[str, Any]) -> int:
-        """One engine at a time: two that write the same rows could wait for each other."""
+        return sum(self._folded_queue(sql, into, which, {**values, "queue": queue}) for queue in values["queues"])
+
+    def _folded_queue(self, sql: Sql, into: int, which: str, values: dict[str, Any]) -> int:
         found = sql.run(sql.statements.of("activity_fold", which=which), values)
         if not found or not sql.found("activity_lock"):
             return 0
@@ -292,7 +232,7 @@ class MariaStore(SetupVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs
     def locked(self, queues: Sequence[int]) -> set[int]:
         found = set[int]()
         with self._using() as conn:
-            sql = MariaSql(conn, self._statements)
+            sql = self._sql(conn)
             for queue in queues:
                 try:
                     sql.found("locked", queue)

@@ -15,9 +15,10 @@ from hipq.stores.claims import Claim
 from hipq.stores.mariadb.connection import Session
 from hipq.stores.mariadb.dialect import MariaSql, in_json
 from hipq.stores.mariadb.insert import chunks, keep
-from hipq.stores.mariadb.rule_claims import BESIDE_OTHERS, MariaRulebook
+from hipq.stores.mariadb.rule_claims import MariaRulebook
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.rule_claims import beside_others
 from hipq.stores.sql.settle import TokenSettling
 from hipq.stores.sql.take import Take
 
@@ -36,10 +37,6 @@ def add_counters(sql: Sql, rows: list[tuple[Any, ...]]) -> None:
 
 
 class Settle(TokenSettling):
-    def lock(self, conn: Session, changes: dict[int, list[int]]) -> None:
-        for queue, ids in sorted(changes.items()):
-            self._tokens(conn, queue, ids)
-
     def _tokens(self, conn: Session, queue: int, ids: list[int]) -> dict[int, int]:
         return dict(MariaSql(conn, self._statements).found("lock", queue, ids=ids))
 
@@ -84,20 +81,15 @@ class MariaTake(Take):
         found = self._rulebook.locked(sql, claim)
         if claim.lane is None and self._rulebook.is_plain(sql, claim, found.rules):
             return Picked(self._plain(sql, claim, want, now))
-        if found.rules.throttled and claim.ticket:
-            if not sql.changed("use_ticket", claim.queue, ticket=claim.ticket, engine_id=engine_id):
-                return Picked([], refused=True)
-        elif not found.rules.in_force:
-            picked = self._rulebook.pick(sql, claim, want + min(3 * want, BESIDE_OTHERS), found, now)
-            return self._locked(sql, claim, picked, want, now)
-        return self._locked(sql, claim, self._rulebook.pick(sql, claim, want, found, now), want, now)
+        picked = self._rulebook.pick_now(sql, claim, want, found, engine_id, now)
+        return self._locked(sql, claim, picked, want, now)
 
     def _plain(self, sql: MariaSql, claim: Claim, want: int, now: int) -> list[int]:
         """Where nothing but the order decides."""
         if len(claim.types) == 1:
             group = {"job_type": claim.types[0], "lane": "", "windows": ALWAYS, "factor": UNIT}
             return [job_id for (job_id,) in sql.found("pick_ready", claim.queue, **group, now=now, limit=want)]
-        limit = want + min(3 * want, BESIDE_OTHERS)
+        limit = beside_others(want)
         heads = sql.each(
             ("pick_heads", claim.queue, {"type": name, "now": now, "limit": limit}) for name in claim.types
         )

@@ -30,9 +30,6 @@ KEPT: Final = 10_000
 PRUNED: Final = 500
 """Rows told between two prunes of one process."""
 
-LATEST_ID: Final = (1 << 63) - 1
-"""In place of an id that is not known yet: it is higher than nearly all before."""
-
 Told = tuple[int, int, str, int]
 """Its number, the queue, and the place there."""
 

@@ -15,23 +15,29 @@ from hipq.stores import large
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.lent import driver_connection
 from hipq.stores.postgres.bridged import Bridged
-from hipq.stores.postgres.connection import Connection, patiently, translated
+from hipq.stores.postgres.connection import Connection, Connections, translated
+from hipq.stores.postgres.dialect import PostgresSql
 from hipq.stores.postgres.insert import Insert, cursor
 from hipq.stores.postgres.scan_floor import ScanFloor
-from hipq.stores.postgres.setup import SetupVerbs
-from hipq.stores.postgres.wake import LATEST_ID, notify
-from hipq.stores.refusals import Given, refusals
+from hipq.stores.postgres.schema import PostgresSchema
+from hipq.stores.postgres.wake import notify
 from hipq.stores.sql.notices import Notices
+from hipq.stores.sql.server import LATEST_ID, ServerStore
 from hipq.stores.values import Stored
 from hipq.stores.waker import is_soon, lowest, soon
 
 
-class AddingVerbs(SetupVerbs):
+class AddingVerbs(ServerStore):
+    _schema = PostgresSchema
+    _db: Connections
     _insert: Insert
     _floors: ScanFloor
     _notices: Notices
     _trusted: WeakSet[psycopg.Connection[Any]]
     """Connections of users that are open on this database."""
+
+    def _sql(self, conn: Connection) -> PostgresSql:
+        return PostgresSql(conn, self._statements)
 
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
         if conn is not None:
@@ -49,7 +55,7 @@ class AddingVerbs(SetupVerbs):
                 return [self._added_one(conn, jobs[0], all_or_nothing)]
             except (psycopg.errors.LockNotAvailable, psycopg.errors.ProgramLimitExceeded):
                 pass  # somebody's lock, or no room for notices: it can be stored all the same
-        stored = patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
+        stored = self._patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
         self._announce(conn, lowest(soon(jobs, stored)))
         return stored
 
@@ -76,7 +82,7 @@ class AddingVerbs(SetupVerbs):
                 cursor(conn).execute("SELECT")  # begins their transaction, which is theirs to commit
             with conn.transaction():  # a savepoint, unless they are in autocommit mode and in no transaction
                 if conn not in self._trusted:
-                    self._check_same(conn)
+                    self._check_same(_identity(conn), cursor(conn).execute("SELECT current_database()").fetchall())
                     self._trusted.add(conn)  # a Bridged is asked again with each call
                 stored = self._insert.many(conn, jobs, all_or_nothing, may_copy=False) if jobs else []
                 for queue, place in lowest(soon(jobs, stored)).items():
@@ -95,18 +101,12 @@ class AddingVerbs(SetupVerbs):
                 except psycopg.Error:
                     pass  # the jobs are stored: that must not look like a failure, and engines look by themselves
 
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        with self._using() as conn:
 
-            def put(some: Given) -> None:
-                with conn.transaction():
-                    self._insert.given(conn, some)
-
-            def work() -> dict[int, str]:
-                with conn.transaction(force_rollback=True):
-                    return refusals(jobs, put, translated)
-
-            return patiently(conn, work)
+def _identity(conn: Connection) -> str:
+    """What tells the database of a user's connection from all others."""
+    there = cursor(conn).execute("SELECT to_regclass('hipq_meta') IS NOT NULL").fetchone() == (True,)
+    found = cursor(conn).execute("SELECT identity FROM hipq_meta").fetchone() if there else None
+    return found[0] if found else ""
 
 
 def usable(conn: Any) -> Connection:

@@ -54,7 +54,12 @@ class Bridged:
         self._wait(inner.__aexit__(None, None, None))
 
     def execute(
-        self, query: bytes | LiteralString, values: Mapping[str, Any] | Sequence[Any] = (), *, binary: bool = False
+        self,
+        query: bytes | LiteralString,
+        values: Mapping[str, Any] | Sequence[Any] = (),
+        *,
+        binary: bool = False,
+        prepare: bool | None = None,  # noqa: ARG002 - as its driver likes
     ) -> Self:
         self._rows = self._wait(self._fetch(query, values, binary))
         return self

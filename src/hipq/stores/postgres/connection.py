@@ -1,44 +1,31 @@
-"""A small pool of connections to one database, made anew after a fork, and its errors as hipq's own.
-
-- A broken connection leaves the pool, and those that broke with it are noticed before they are used: after a restart
-  of the server the first call works.
-- Without a server a call fails within seconds and says why. So it does if the server accepts connections and never
-  answers: what a connection itself does about that is in `session.py`.
-- A connection must not cross a fork: a child opens its own and leaves the parent's untouched.
-"""
+"""Connections to one database, and its errors as hipq's own. What a connection itself does about a silent server is in
+`session.py`."""
 
 from __future__ import annotations
 
-import logging
-import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 from weakref import WeakSet
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hipq.errors import Invalid, StoreBroken, StoreBusy, StoreDefect, StoreError, StoreRefused, StoreUnavailable
-from hipq.stores.postgres.session import ANSWER_SECONDS, LOCK_SECONDS, Session
+from hipq.stores.postgres.session import LOCK_SECONDS, Session
+from hipq.stores.sql.pool import ANSWER_SECONDS, CALLER_SECONDS, POOL_SECONDS, ConnectionPool
 
 T = TypeVar("T")
 Connection = psycopg.Connection[TupleRow]
 
 TRIES: Final = 3
-POOL_SIZE: Final = 10
-_CLOSED: Final = "PostgreSQL: this store was closed"
-POOL_SECONDS: Final = 1.5
 IN_VAIN_SECONDS: Final = 0.5
 """Seconds for which the calls of a thread fail at once, after a look that failed and was not needed. See `in_vain`."""
-CALLER_SECONDS: Final = 10.0
-"""Seconds that a program which adds a job, or brings an answer, waits for a transaction that has taken its key."""
 _DEFAULTS: Final = {
     "application_name": "hipq",
     "connect_timeout": 2,
@@ -56,7 +43,6 @@ _STATEMENT_MODE: Final = (
 )
 _DEFECTS: Final = frozenset({"42601", "42702", "42725", "42803", "42804", "42846", "42P02", "42P10", "42P18"})
 """What no schema, right or setting could make good: syntax, ambiguous names, grouping, types, parameters."""
-logging.getLogger("psycopg").addHandler(logging.NullHandler())  # else the pool's warnings go to stderr
 
 
 def translated(error: Exception) -> StoreError:
@@ -151,7 +137,10 @@ def _options(url: str, what: str = "this") -> dict[str, Any]:
     return found | {"autocommit": True, "prepare_threshold": 1}
 
 
-class Connections:
+class Connections(ConnectionPool[Session]):
+    server = "PostgreSQL"
+    errors = (psycopg.Error, UnicodeError, OverflowError)
+
     def __init__(
         self,
         url: str,
@@ -166,17 +155,12 @@ class Connections:
         self._url = url
         self._options = _options(url)
         self._listen = (listen_url, _options(listen_url, LISTEN_VARIABLE)) if listen_url else None
-        self._on_fork = on_fork
-        self._answer_seconds = answer_seconds
         self._on_silence = on_silence
-        self._start()
+        super().__init__(on_fork, answer_seconds)
 
     def _start(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._pool: ConnectionPool[Session] | None = None
+        super()._start()
         self._made: WeakSet[Session] = WeakSet()
-        self._closed = False
         self._vain = threading.local()
 
     def is_own(self, process: int) -> bool:
@@ -184,16 +168,11 @@ class Connections:
         with self._lock:
             return any(conn.info.backend_pid == process for conn in self._made if not conn.closed)
 
-    def check_fork(self) -> None:
-        """In a child of the process that opened the pool, start without one."""
-        if self._pid != os.getpid():
-            self._abandoned = self._pool  # kept, not closed: its connections are the parent's
-            self._start()
-            self._on_fork()
-
     def connect(self, began: float = 0.0) -> Session:
-        """A connection apart from the pool. `began`: when the caller began to wait, if that was before."""
-        return self._connected(self._url, self._options, began)
+        conn = self._connected(self._url, self._options, began)
+        with self._lock:
+            self._made.add(conn)
+        return conn
 
     def connect_to_listen(self) -> Session | None:
         """A connection that can LISTEN; None if there is none to be had, and never will be. CannotListen, if they have
@@ -245,68 +224,28 @@ class Connections:
         if now - began >= POOL_SECONDS and not isinstance(error, StoreBusy):
             self._vain.found = error, now + IN_VAIN_SECONDS
 
-    @contextmanager
-    def using(self, answer_seconds: float = 0) -> Iterator[Connection]:
-        """A connection in autocommit mode. `answer_seconds`: for statements that may take the server longer than
-        most."""
-        began = time.monotonic()
-        self.check_fork()
-        with self._lock:
-            if self._closed:
-                raise StoreUnavailable(_CLOSED)
-            pool = self._pool = self._pool or self._opened()
+    def _taken(self, began: float) -> Session:
         error, until = getattr(self._vain, "found", (None, 0.0))
         if error and began < until:
             raise StoreUnavailable(str(error))
-        conn = self._take(pool, began)
-        conn.asked_at, conn.answer_seconds = began, max(answer_seconds, self._answer_seconds)
-        try:
-            yield conn
-        except (psycopg.Error, UnicodeError, OverflowError) as error:
-            raise translated(error) from error
-        finally:
-            pool.putconn(conn)
-            if conn.unanswered:
-                pool.drain()  # the others may be as silent: each would cost as long again
-                self._on_silence()
+        return super()._taken(began)
 
-    def _opened(self) -> ConnectionPool[Session]:
-        return ConnectionPool(
-            self._url, connection_class=Session, kwargs=self._options, configure=self._configured, min_size=0,
-            max_size=POOL_SIZE, open=True, timeout=POOL_SECONDS, reconnect_timeout=1.0, num_workers=2, name="hipq",
-        )  # fmt: skip
+    def _lend(self, conn: Session, began: float, answer_seconds: float) -> None:
+        conn.asked_at, conn.answer_seconds = began, answer_seconds
 
-    def _configured(self, conn: Session) -> None:
-        conn.answer_seconds = self._answer_seconds
-        conn.settle_in()
-        with self._lock:
-            self._made.add(conn)
+    def _is_gone(self, conn: Session) -> bool:
+        return _gone(conn)
 
-    def _take(self, pool: ConnectionPool[Session], began: float) -> Session:
-        try:
-            conn = pool.getconn()
-            if _gone(conn):
-                conn.close()
-                pool.putconn(conn)
-                pool.drain()  # the others went with it; new ones are opened at once
-                conn = pool.getconn()
-            return conn
-        except PoolClosed:
-            raise StoreUnavailable(_CLOSED) from None
-        except PoolTimeout:
-            pass
-        try:
-            self.connect(began).close()  # the pool does not say why it has none
-            return pool.getconn()  # the server has come back: now it opens one at once
-        except PoolTimeout:
-            raise StoreUnavailable(f"PostgreSQL: all {POOL_SIZE} connections are busy") from None
-        except psycopg.Error as error:
-            raise translated(error) from None
+    def _is_broken(self, conn: Session) -> bool:
+        if conn.unanswered:
+            self._on_silence()
+        return conn.closed
 
-    def close(self) -> None:
-        self.check_fork()
-        with self._lock:
-            self._closed = True
-            pool, self._pool = self._pool, None
-        if pool:
-            pool.close()  # not under the lock: it waits for threads that are opening connections, which take it
+    def _is_clean(self, conn: Session) -> bool:
+        return conn.info.transaction_status == TransactionStatus.IDLE
+
+    def _cut(self, conn: Session) -> None:
+        conn.close()
+
+    def translated(self, error: Exception) -> StoreError:
+        return translated(error)

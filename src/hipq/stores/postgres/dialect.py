@@ -9,16 +9,11 @@ from typing import Any, Final
 from psycopg.rows import args_row
 
 from hipq.job.answer import KEPT
-from hipq.job.model import COLUMNS
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.sql.activity import PARTS
 from hipq.stores.sql.dialect import Read, Sql
-from hipq.stores.sql.statements import Statements
+from hipq.stores.sql.statements import WITH_PAYLOAD, Statements
 from hipq.stores.values import QueueTables
-
-_PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payloads p WHERE p.id = l.id), '') AS job_data"
-_COLUMNS: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in COLUMNS)
-"""The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
 
 _PARENT: Final = "(substring(meta, '[0-9]+')::numeric)"
 """The parent of a child, as in the indexes _parent."""
@@ -26,7 +21,7 @@ _PARENT: Final = "(substring(meta, '[0-9]+')::numeric)"
 
 def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[bytes]:
     return Statements(
-        "hipq.stores.postgres", look, spelled, columns=_COLUMNS, kept=", ".join(KEPT), by_early="",
+        "hipq.stores.postgres", look, spelled, columns=WITH_PAYLOAD, kept=", ".join(KEPT), by_early="",
         strategy="coalesce(CASE WHEN phase = {DECIDING} THEN meta::jsonb #>> '{retry,registered}' END, '')",
         **PARTS,
     )  # fmt: skip
@@ -45,8 +40,8 @@ class PostgresSql(Sql):
     def run(self, query: bytes, values: Mapping[str, Any], *, once: bool = False) -> list[Any]:
         return self.conn.execute(query, values, prepare=False if once else None, binary=True).fetchall()
 
-    def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
-        return self.conn.execute(self.statements.of(name, queue), values).rowcount
+    def do(self, query: bytes, values: Mapping[str, Any], *, once: bool = False) -> int:
+        return self.conn.execute(query, values, prepare=False if once else None).rowcount
 
     def read(self, kind: type[Read], query: bytes, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:
         cursor = self.conn.cursor(row_factory=args_row(kind))

@@ -10,7 +10,8 @@ import msgspec
 from hipq.job.answer import KEPT, Kept
 from hipq.job.model import Row
 from hipq.stores.inbox_transaction import Numbered
-from hipq.stores.sql.inbox import SqlInbox, Wanted, by_queue
+from hipq.stores.sql.inbox import SqlInbox, by_queue
+from hipq.stores.sql.insert import Wanted
 
 _Inserted: Final = msgspec.defstruct("_Inserted", list(KEPT[1:]))
 

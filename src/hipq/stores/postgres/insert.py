@@ -12,9 +12,11 @@ from psycopg.rows import tuple_row
 from hipq.job.model import New
 from hipq.stores import large
 from hipq.stores.postgres.bridged import Bridged
+from hipq.stores.postgres.connection import Connection
+from hipq.stores.postgres.dialect import PostgresSql
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.shortcut import Shortcut
-from hipq.stores.sql.insert import TRIES, SqlInsert, duplicate, inserted, restless
+from hipq.stores.sql.insert import TRIES, SqlInsert, duplicate, in_json, inserted, restless
 from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
 
@@ -29,14 +31,8 @@ _COLUMNS: Final = {
     "meta": "text",
 }  # fmt: skip
 _Added = msgspec.defstruct("_Added", list(_COLUMNS))
-_Wanted = msgspec.defstruct("_Wanted", ["position", "tenant", "job_type", "job_key"])
 
 AnyConnection = psycopg.Connection[Any]
-
-
-def in_json(rows: Iterable[Any]) -> str:
-    """Rows as one parameter. Lists, one per column, cost the client seven to forty times as much."""
-    return msgspec.json.encode(list(rows)).decode()
 
 
 def cursor(conn: AnyConnection) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -60,6 +56,9 @@ class Insert(SqlInsert):
         super().__init__(statements)
         self._shortcuts: dict[bytes, Shortcut] = {}
 
+    def _sql(self, conn: AnyConnection) -> PostgresSql:
+        return PostgresSql(cast("Connection", cursor(conn)), self._statements)
+
     def one(self, conn: AnyConnection, job: New, all_or_nothing: bool, notify: bool) -> Stored:
         """Add a job with a small payload in one round trip, with a notice or without."""
         query = self._statements.of("insert_one", job.queue)
@@ -73,12 +72,6 @@ class Insert(SqlInsert):
                 return duplicate(job, holders[0], all_or_nothing)
             values["id"] = 0
         raise restless([job])
-
-    def _there(self, conn: AnyConnection, queue: int, ids: list[int]) -> list[int]:
-        table = self._statements.table(queue)
-        one = "SELECT id FROM {} WHERE id = ANY (%(ids)s)"
-        query = f"{one.format(table)} UNION ALL {one.format(f'{table}_final')}".encode()
-        return [job_id for (job_id,) in cursor(conn).execute(query, {"ids": ids}).fetchall()]
 
     def _put(self, conn: AnyConnection, queue: int, jobs: Sequence[tuple[int, New]], may_copy: bool) -> set[int]:
         """Insert rows. Returns the ids of those that were added."""
@@ -115,13 +108,3 @@ class Insert(SqlInsert):
         query = f"SELECT nextval('{self._statements.table(queue)}_ids') FROM generate_series(1, %s)"
         found = cursor(conn).execute(query.encode(), (count,), binary=True)
         return [sequence for (sequence,) in found.fetchall()]
-
-    def _holders(self, conn: AnyConnection, refused: list[tuple[int, New]]) -> dict[int, int]:
-        """The ids of the live jobs that have the keys of these, by the numbers given with them."""
-        found: dict[int, int] = {}
-        for queue in {job.queue for _, job in refused}:
-            rows = [_Wanted(n, job.tenant, job.job_type, job.job_key) for n, job in refused if job.queue == queue]
-            found.update(
-                cursor(conn).execute(self._statements.of("holders", queue), {"rows": in_json(rows)}).fetchall()
-            )
-        return found

@@ -14,9 +14,8 @@ from psycopg.rows import tuple_row
 from hipq.errors import SchemaError, StoreError, StoreUnavailable
 from hipq.job.model import New
 from hipq.stores.clock import Clock
-from hipq.stores.postgres import schema
 from hipq.stores.postgres.adding import usable
-from hipq.stores.postgres.connection import Connection, Connections, translated
+from hipq.stores.postgres.connection import Connections, translated
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.values import QueueTables, Stored
@@ -43,7 +42,7 @@ class Lent(Connections):
         raise StoreUnavailable("PostgreSQL: a connection that is lent has no second one beside it")
 
     @contextmanager
-    def using(self, answer_seconds: float = 0) -> Iterator[Connection]:  # noqa: ARG002
+    def using(self, answer_seconds: float = 0) -> Iterator[Any]:  # noqa: ARG002
         """In a savepoint of their transaction, if they have one: an error of hipq's must not end it."""
         conn = usable(self.lend())
         kept = conn.cursor_factory, conn.row_factory
@@ -81,6 +80,6 @@ class GuestStore(PostgresStore):
         in_theirs = not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE
         if in_theirs and not self._for_a_test:
             with self._using() as theirs:
-                if not schema.complete(theirs, self._known, app, name, table):
+                if not self.schema(self._sql(theirs)).complete(app, name, table):
                     raise SchemaError(f"{self.url} has no tables yet for the queue {app}.{name}")
         return super().queue(app, name, table)

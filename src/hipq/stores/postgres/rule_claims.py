@@ -13,14 +13,11 @@ from hipq.stores.claims import Claim
 from hipq.stores.postgres.wake import notify
 from hipq.stores.rule_claims import After, Held, Picked
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.rule_claims import QueueReader, Rulebook, Ruled, head_of
+from hipq.stores.sql.rule_claims import QueueReader, Rulebook, Ruled, beside_others, head_of
 
 FEW_GROUPS: Final = 16
 """Up to this many claim groups have their next places read along with their heads: of more, that might be far too
 many."""
-BESIDE_OTHERS: Final = 100
-"""Without the lock, other engines may have locked what is picked: so this many more are picked than are wanted, at most
-three times as many."""
 _Line = msgspec.defstruct("_Line", ["number", "job_type", "lane", "time_windows", "factor", "rank", "id"])
 
 
@@ -86,10 +83,6 @@ class PostgresReader(QueueReader):
         return found
 
 
-def _beside_others(claim: Claim) -> int:
-    return claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
-
-
 class PostgresRulebook(Rulebook):
     """The rules of queues, as far as they are known here, and the jobs that they let start."""
 
@@ -103,13 +96,8 @@ class PostgresRulebook(Rulebook):
         """By queue, whether there were other engines when its rules were read."""
 
     def shared(self, queue: int) -> bool:
-        """Whether others may wait for jobs that end here. An engine that has just started looks by itself."""
+        """An engine that has just started looks by itself."""
         return self._shared.get(queue, True)
-
-    def limited(self, queue: int) -> bool:
-        """Whether the queue has limits, as far as is known."""
-        found = self._known.get(queue)
-        return bool(found and found[1].in_force)
 
     def free(self, queue: int) -> tuple[int, Rules] | None:
         """The rules and their version, if, as far as is known, a claim by them needs no lock."""
@@ -139,25 +127,18 @@ class PostgresRulebook(Rulebook):
         while True:
             ((rules, memory, version, todo, newest, shared),) = sql.run(query, values)
             if version == newest:
-                self._known[queue] = (version, load(rules))
+                self._known[queue] = (version, self.known(queue, load(rules)))
                 self._shared[queue] = shared
                 return Ruled(self._known[queue][1], memory, todo)
 
-    def change(self, sql: Sql, queue: int, change: Callable[[Rules], Rules]) -> Rules:
-        before = self.read(sql, queue).rules
-        if change(before) == before:
-            return before
+    def _to_change(self, sql: Sql, queue: int) -> Ruled:
         sql.changed("bar", queue)
-        before = self.read(sql, queue, lock="FOR UPDATE").rules
-        after = change(before)
-        if after != before:
-            sql.changed("change_rules", queue, rules=after.dump())
-            notify(sql.conn, queue, TOP)
-        return after
+        return self.read(sql, queue, lock="FOR UPDATE")
+
+    def _changed(self, sql: Sql, queue: int) -> None:
+        notify(sql.conn, queue, TOP)
 
     def locked(self, sql: Sql, claim: Claim) -> Ruled:
-        """In a transaction: the queue's rules. If there are limits, it has the admission lock from here on; if there
-        are none, whoever makes some waits for it."""
         if not self.limited(claim.queue):
             found = self.read(sql, claim.queue, claim, current="hipq_version(number)")
             if not found.rules.in_force:
@@ -169,17 +150,4 @@ class PostgresRulebook(Rulebook):
 
     def pick_freely(self, sql: Sql, claim: Claim, rules: Rules, now: int) -> Picked:
         """Pick by rules that need no lock."""
-        return self._picking(sql, claim, _beside_others(claim), rules, "{}", now).pick_group()
-
-    def pick_now(self, sql: Sql, claim: Claim, found: Ruled, engine_id: int, now: int) -> Picked:
-        """In the transaction of `locked`, which found this."""
-        if found.rules.throttled and claim.ticket:
-            if not sql.changed("use_ticket", claim.queue, ticket=claim.ticket, engine_id=engine_id):
-                return Picked([], refused=True)
-            return self.pick(sql, claim, claim.limit, found, now)
-        return self.pick(sql, claim, claim.limit if found.rules.in_force else _beside_others(claim), found, now)
-
-    def came_last(self, queue: int, lane: str) -> None:
-        """Note the lane that was served last. Without the lock, not all that is picked is taken: the next turn is that
-        of the lane after this one."""
-        self._past[queue].lane = lane
+        return self._picking(sql, claim, beside_others(claim.limit), rules, "{}", now).pick_group()

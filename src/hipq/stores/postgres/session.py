@@ -18,15 +18,10 @@ from psycopg.abc import Params, PQGen
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
+from hipq.stores.sql.pool import ANSWER_SECONDS
+
 T = TypeVar("T")
 
-ANSWER_SECONDS: Final = 15.0
-"""Seconds that a server may leave a statement without any answer. Then the connection is cut: the process at the other
-end is stopped, or a balancer in between hangs. Longer than any statement of hipq's waits for a lock."""
-LONG_SECONDS: Final = 600.0
-"""The same for statements that may have to read much: lists, counts, pruning."""
-MIGRATION_SECONDS: Final = 24 * 3600.0
-"""The same for statements that may have to write every row: migrations, and a move from another database."""
 LOCK_SECONDS: Final = 1.5
 """Seconds that a statement waits for somebody's lock: well below a third of a lease, or a turn that waits would end it;
 and above the server's deadlock_timeout (1 s), or a deadlock would not be told from waiting."""

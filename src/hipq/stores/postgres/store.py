@@ -9,62 +9,47 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
 
 from hipq.errors import StoreUnavailable
-from hipq.job.activity import MINUTE, beginning
-from hipq.job.model import Change, Row, queue_of
+from hipq.job.model import Change, Row
 from hipq.job.states import PARKED
 from hipq.job.when import SECOND
-from hipq.stores.claim_groups import TOP, RankPosition
+from hipq.stores import migrations
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
 from hipq.stores.password import without_password
-from hipq.stores.postgres import schema
 from hipq.stores.postgres.adding import AddingVerbs
-from hipq.stores.postgres.connection import (
-    POOL_SIZE,
-    Connection,
-    Connections,
-    in_transaction,
-    patiently,
-)
-from hipq.stores.postgres.dialect import PostgresSql, statements
+from hipq.stores.postgres.connection import Connection, Connections, in_transaction, patiently
+from hipq.stores.postgres.dialect import statements
 from hipq.stores.postgres.inbox import PostgresInbox
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.listing import page, planned
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
-from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS
 from hipq.stores.postgres.turn import Settle, Take
 from hipq.stores.postgres.wake import Listener, ListeningWaker
 from hipq.stores.rule_claims import Picked
-from hipq.stores.sql.audit import AuditVerbs
-from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.moment import DatabaseClock
 from hipq.stores.sql.notices import Notices
+from hipq.stores.sql.pool import ANSWER_SECONDS, LONG_SECONDS, POOL_SIZE
 from hipq.stores.sql.rule_claims import narrowed
-from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.settle import Saved, claimed_entry
-from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
-from hipq.stores.sql.turn import TurnVerbs, freed, ready
 from hipq.stores.values import EndPlace
 from hipq.stores.waker import lowest
 
 T = TypeVar("T")
-GATHERED: Final = 15 * MINUTE
-"""How many seconds back one looks for what connections have counted in minutes that are over; what is older waits until
-its hour is folded."""
 
 
-class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class PostgresStore(AddingVerbs):
+    _now = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
     _settle: Settle
     _rulebook: PostgresRulebook
     at_once = POOL_SIZE
@@ -90,7 +75,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
             on_silence=lambda: self._listener.reopen(),
         )
         self._clock = clock
-        self._known = schema.known()
+        self._known = migrations.migrations(self._schema.package)
         self._statements = statements(self.queues)
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)
@@ -109,31 +94,9 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
         self._listeners.append(self._listener)  # a child keeps its parent's, and does not touch it
         self._waker = ListeningWaker(self._listener)
 
-    @property
-    def waker(self) -> ListeningWaker:
-        self._db.check_fork()
-        return self._waker
-
-    def now(self) -> int:
-        if self._clock:
-            return self._clock.now()
-        self._db.check_fork()
-        return self._database_clock.now()
-
-    def _asked_time(self) -> int:
-        with self._db.using() as conn:
-            found = conn.execute(b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
-        assert found
-        return int(found[0])
-
-    def _clock_said(self, now: int) -> None:
-        self._database_clock.heard(now)
-
     def close(self) -> None:
-        self._db.check_fork()
         self._listener.close()
-        self._db.close()
-        self._waker.close()
+        super().close()
 
     # -- how PostgreSQL does what all stores do ---------------------------------------------------------------------
     @contextmanager
@@ -141,7 +104,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
         began = time.monotonic()
         try:
             with self._using(LONG_SECONDS if long else 0) as conn:
-                yield PostgresSql(conn, self._statements)
+                yield self._sql(conn)
         except StoreUnavailable as error:
             if not patient:
                 self._db.in_vain(error, began)
@@ -158,13 +121,13 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
         ready: Callable[[T], Mapping[int, RankPosition]] = lambda _: {},
     ) -> T:
         with self._using() as conn:
-            sql = PostgresSql(conn, self._statements)
-            result = (patiently if patient else in_transaction)(conn, lambda: work(sql))
+            sql = self._sql(conn)
+            result = (self._patiently if patient else in_transaction)(conn, lambda: work(sql))
             self._announce(conn, ready(result))
         return result
 
-    def _lease_time(self) -> Mapping[str, Any]:
-        return {}
+    def _patiently(self, conn: Connection, work: Callable[[], T]) -> T:
+        return patiently(conn, work)
 
     def _lock_note(self, sql: Sql, kind: str, name: str) -> str:
         """There is always a row to lock, and it is never deleted: else two who find none would both write one."""
@@ -175,7 +138,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
     def _lock_keys(self, sql: Sql, keys: Sequence[Key], changes: Sequence[Change] = ()) -> None:
         if numbers := sorted({lock_number(key) for key in keys}):
             sql.changed("answer_lock", numbers=numbers)
-            self._settle.lock(sql.conn, {change.before.id for change in changes})
+            self._settle.lock(sql, {change.before.id for change in changes})
 
     def _inbox(self, sql: Sql) -> PostgresInbox:
         return PostgresInbox(sql, self._settle)
@@ -219,7 +182,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
                     self._floors.lower(claim.queue, BOTTOM)  # what it claimed is ready as before
                 raise
             turned.won.extend(won)
-            self._tell(sql.conn, engine_id, changes, saved)
+            self._announce(sql.conn, self._news_of(engine_id, changes, saved))
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
             return self._with_answers(sql, turned)
@@ -231,35 +194,12 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
         by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
         return turned, saved, {n: self._take.claim(sql, claims[n], values) for n in by_queue}
 
-    def _tell(self, conn: Connection, engine_id: int, changes: Sequence[Change], saved: Saved) -> None:
-        """Tell engines elsewhere what the changes of a turn mean for them."""
-        due = ready(saved)
-        self._announce(conn, due)
-        for queue in freed(saved) - due.keys():
-            if self._rulebook.limited(queue) and self._rulebook.shared(queue):
-                self._announce(conn, {queue: TOP})  # others may have waited for that
-        taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
-        self._announce(conn, dict.fromkeys(taken - due.keys(), TOP))  # whose handlers need not go on
-
     def _prune(self, queue: int, **values: Any) -> tuple[int, EndPlace | None]:
         with self._reading(long=True) as sql:
             found = sql.found("prune", queue, **values)
         return (found[0][0], (found[0][1], found[0][2])) if found else (0, None)
 
-    def _fold_activity(self, queues: Sequence[int], now: int) -> bool:
-        """Also what connections have counted in minutes that are over, so that there is little to read."""
-        over = beginning(now - MINUTE * SECOND, MINUTE)
-        values = {"grain": MINUTE, "since": over - GATHERED * SECOND, "until": over, "queues": list(queues)}
-        self._transaction(lambda sql: self._folded_into(sql, MINUTE, "writer <> 0", values), patient=False)
-        return super()._fold_activity(queues, now)
-
-    def _fold(self, sql: Sql, into: int, values: dict[str, Any]) -> int:
-        if not into:
-            return sql.changed("activity_delete", **values)
-        return self._folded_into(sql, into, "true", {**values, "queues": [values["queue"]]})
-
     def _folded_into(self, sql: Sql, into: int, which: str, values: dict[str, Any]) -> int:
-        """One engine at a time: two that write the same rows could wait for each other."""
         if not sql.found("activity_lock")[0][0]:
             return 0
         query = self._statements.of("activity_fold", which=which)
@@ -271,7 +211,7 @@ class PostgresStore(AddingVerbs, MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantV
             return []
         query = b" UNION ALL ".join(self._statements.of("peek", queue) for queue, _ in queues)
         with self._using() as conn:
-            sql, deciding = PostgresSql(conn, self._statements), ["", *strategies]
+            sql, deciding = self._sql(conn), ["", *strategies]
             queues = [(queue, narrowed(sql, queue, types)) for queue, types in queues]
             values = [value for _, types in queues for value in (list(types), list(types), deciding, ANY_TYPE in types)]
             found = conn.execute(query, values).fetchall()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -17,12 +16,14 @@ from hipq.stores import large
 from hipq.stores.claim_groups import ClaimGroup, Head
 from hipq.stores.claims import Claim
 from hipq.stores.postgres.connection import Connection
-from hipq.stores.postgres.insert import Insert, in_json, keep
+from hipq.stores.postgres.dialect import PostgresSql
+from hipq.stores.postgres.insert import Insert, keep
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.activity import counted
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.insert import in_json
 from hipq.stores.sql.rule_claims import MANY_TYPES, narrowed
 from hipq.stores.sql.settle import FINISHED, MOVED, Settling, finished, moved
 from hipq.stores.sql.statements import Statements
@@ -47,7 +48,7 @@ class Settle(Settling):
             change = changes[job_id]
             parts.setdefault((queue_of(job_id), change.after.state == FINAL), []).append(change)
         if len(parts) > 1:
-            self.lock(conn, changes)
+            self.lock(PostgresSql(conn, self._statements), changes)
         saved: set[int] = set()
         for queue, final in sorted(parts):
             some = parts[queue, final]
@@ -56,13 +57,6 @@ class Settle(Settling):
             else:
                 saved |= self._put(conn, "update", queue, some, [_Moved(*moved(change)) for change in some])
         return saved
-
-    def lock(self, conn: Connection, ids: Iterable[int]) -> None:
-        by_queue: dict[int, list[int]] = {}
-        for job_id in ids:
-            by_queue.setdefault(queue_of(job_id), []).append(job_id)
-        for queue in sorted(by_queue):
-            conn.execute(self._statements.of("lock", queue), {"ids": by_queue[queue]})
 
     def _put(self, conn: Connection, name: str, queue: int, changes: list[Change], rows: list[Any]) -> set[int]:
         counts = tally(changes, self._types)
@@ -136,7 +130,7 @@ class Take:
         claim = claim._replace(limit=claim.limit - len(judged))
         if claim.limit <= 0 and not claim.ticket:
             return judged, Picked([])
-        picked = self._rulebook.pick_now(sql, claim, found, values["engine_id"], values["now"])
+        picked = self._rulebook.pick_now(sql, claim, claim.limit, found, values["engine_id"], values["now"])
         won, picked = self._taken(sql, claim, picked, found.rules, values)
         if claim.lane is None and len(won) < claim.limit and not picked.refused:
             self._rulebook.still_plain(sql, claim)  # then the next claim can be a plain one

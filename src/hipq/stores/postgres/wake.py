@@ -23,8 +23,6 @@ from hipq.stores.waker import NOTIFIED, News, Waker
 
 CHANNEL: Final = "hipq"
 RETRY_SECONDS: Final = 1.0
-LATEST_ID: Final = (1 << 63) - 1
-"""In place of an id that is not known yet: higher than nearly all that come before it."""
 _TOLD: Final = re.compile(rb"(\d{1,5}):([!-9;-~]{0,64}):(\d{1,19})")
 _NO_LISTEN: Final = (
     "PostgreSQL: a pooler such as PgBouncer is in between, so this engine cannot LISTEN and looks for jobs once a "

@@ -56,8 +56,20 @@ class Sql(ABC):
         return self.run(self.statements.of(name, queue), values)
 
     @abstractmethod
+    def do(self, query: Any, values: Mapping[str, Any], *, once: bool = False) -> int:
+        """How many rows a statement changed."""
+
     def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
         """How many rows the statement of a file changed."""
+        return self.do(self.statements.of(name, queue), values)
+
+    def rows_of(self, text: str, /, **values: Any) -> list[Any]:
+        """The rows that this SQL finds, which is written as in the files."""
+        return self.run(self.statements.spell(text), values, once=True)
+
+    def write(self, text: str, /, **values: Any) -> int:
+        """How many rows this SQL changed."""
+        return self.do(self.statements.spell(text), values, once=True)
 
     def rows(self, name: str, queue: int = 0, /, **values: Any) -> list[Row]:
         """The jobs that the statement of a file finds, with their payloads."""

@@ -13,18 +13,10 @@ from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
 from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied, Numbered
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.insert import Wanted, in_json
 from hipq.stores.sql.settle import Settling
 
 T = TypeVar("T")
-
-
-class Wanted(msgspec.Struct):
-    """A key to look for. `position`: the number of the answer, or the id of the job, that it belongs to."""
-
-    position: int
-    tenant: str
-    job_type: str
-    job_key: str
 
 
 class Since(Wanted):
@@ -68,8 +60,25 @@ class SqlInbox(ABC):
         self.changed: set[int] = set()
         """The queues whose jobs were changed, so that engines have something to do there."""
 
-    @abstractmethod
-    def live(self, answers: Numbered) -> dict[int, Row]: ...
+    def live(self, answers: Numbered) -> dict[int, Row]:
+        """Locked, and compared again: a row may have changed before it was locked."""
+        found: dict[int, Row] = {}
+        for queue, some in by_queue(answers):
+            wanted = [Wanted(n, one.tenant, one.job_type, one.job_key) for n, one in some.items()]
+            jobs = {n: job for n, job in self._find("key_holders", wanted, queue) if job}
+            if not jobs:
+                continue
+            ids = sorted(set(jobs.values()))
+            self._lock(queue, ids)
+            rows = {row.id: row for row in self._sql.rows("these", queue, ids=ids)}
+            found |= {
+                n: rows[job] for n, job in jobs.items() if job in rows and some[n].job_key in rows[job].answer_keys
+            }
+        return found
+
+    def _lock(self, queue: int, ids: list[int]) -> None:  # noqa: B027
+        """Lock live jobs in the order of their ids, where the lock of their keys is not enough."""
+
     @abstractmethod
     def insert(self, answers: Sequence[Kept]) -> list[int]: ...
 
@@ -80,7 +89,7 @@ class SqlInbox(ABC):
 
     def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> list[Any]:
         """The rows that a statement finds for these; none, without a statement, if there are none of these."""
-        return self._sql.found(name, queue, rows=_text(rows), **values) if rows else []
+        return self._sql.found(name, queue, rows=in_json(rows), **values) if rows else []
 
     def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
         if self._sql.changed("answer_withdraw", id=answer_id, states=list(states)):
@@ -141,18 +150,14 @@ class SqlInbox(ABC):
 
     def place(self, placed: Sequence[Placed]) -> None:
         if placed:
-            self._sql.changed("answer_place", rows=_text(placed))
+            self._sql.changed("answer_place", rows=in_json(placed))
 
     def mark_used(self, placed: Sequence[Placed], now: int) -> None:
         if placed:
-            self._sql.changed("answer_used", rows=_text(placed), now=now)
+            self._sql.changed("answer_used", rows=in_json(placed), now=now)
 
     def place_leftovers(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
         return [Placed(*row) for row in self._find("answer_left", [Gone(*one) for one in jobs])]
-
-
-def _text(rows: Sequence[Any]) -> str:
-    return msgspec.json.encode(rows).decode()
 
 
 def by_queue(answers: Numbered) -> Iterator[tuple[int, Numbered]]:

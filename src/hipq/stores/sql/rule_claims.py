@@ -16,6 +16,8 @@ from hipq.stores.sql.dialect import Sql
 MANY_TYPES: Final = 200
 """From this many job types on, it is cheaper to find out first which of them have jobs to claim."""
 
+BESIDE_OTHERS: Final = 100
+
 
 def narrowed(sql: Sql, queue: int, types: Sequence[str]) -> tuple[str, ...]:
     """Which of these types have jobs to claim, if there are very many; all, if there are few."""
@@ -23,6 +25,11 @@ def narrowed(sql: Sql, queue: int, types: Sequence[str]) -> tuple[str, ...]:
         return tuple(types)
     known = frozenset(types)
     return tuple({name for (name,) in sql.found("waiting_types", queue) if name in known})
+
+
+def beside_others(want: int) -> int:
+    """Without the lock, other engines may have locked what is picked: so more are picked than are wanted."""
+    return want + min(3 * want, BESIDE_OTHERS)
 
 
 class Ruled(NamedTuple):
@@ -78,6 +85,8 @@ class Rulebook(ABC):
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._past: dict[int, Past] = {}
+        self._limited: set[int] = set()
+        """Queues that had limits when they were read last."""
 
     @abstractmethod
     def read(self, sql: Sql, queue: int) -> Ruled:
@@ -86,11 +95,36 @@ class Rulebook(ABC):
     @abstractmethod
     def locked(self, sql: Sql, claim: Claim) -> Ruled:
         """In a transaction: the queue's row. If the queue has limits, the transaction has its admission lock from here
-        on."""
+        on; if it has none, whoever makes some waits for it."""
 
-    @abstractmethod
+    def limited(self, queue: int) -> bool:
+        """Whether the queue has limits, as far as is known."""
+        return queue in self._limited
+
+    def shared(self, queue: int) -> bool:  # noqa: ARG002
+        """Whether other engines may wait for jobs that end here."""
+        return True
+
+    def known(self, queue: int, rules: Rules) -> Rules:
+        """Rules that were read just now."""
+        (self._limited.add if rules.in_force else self._limited.discard)(queue)
+        return rules
+
     def change(self, sql: Sql, queue: int, change: Callable[[Rules], Rules]) -> Rules:
         """In a transaction: change the rules of a queue and tell engines elsewhere. Returns the new rules."""
+        before = self._to_change(sql, queue).rules
+        after = change(before)
+        if after != before:
+            sql.changed("change_rules", queue, rules=after.dump())
+            self._changed(sql, queue)
+        return after
+
+    def _to_change(self, sql: Sql, queue: int) -> Ruled:
+        """The rules of a queue, which nobody else changes before the transaction ends."""
+        return self.read(sql, queue)
+
+    def _changed(self, sql: Sql, queue: int) -> None:  # noqa: B027
+        """Tell engines elsewhere of new rules."""
 
     @abstractmethod
     def reader(self, sql: Sql, queue: int, now: int) -> QueueReader: ...
@@ -103,6 +137,21 @@ class Rulebook(ABC):
             claim = unasked(claim)
         picking = self._picking(sql, claim, want, found.rules, found.memory, now)
         return self._remembered(sql, claim, found, picking.pick_of(claim.admitted) if is_asked else picking.pick())
+
+    def pick_now(self, sql: Sql, claim: Claim, want: int, found: Ruled, engine_id: int, now: int) -> Picked:
+        """The same with the ticket handed in here. Without limits there is no lock."""
+        if found.rules.throttled and claim.ticket:
+            if not sql.changed("use_ticket", claim.queue, ticket=claim.ticket, engine_id=engine_id):
+                return Picked([], refused=True)
+        elif not found.rules.in_force:
+            want = beside_others(want)
+        return self.pick(sql, claim, want, found, now)
+
+    def came_last(self, queue: int, lane: str) -> None:
+        """Note the lane that was served last. Without the lock, not all that is picked is taken: the next turn is that
+        of the lane after this one."""
+        if queue in self._past:
+            self._past[queue].lane = lane
 
     def first(self, sql: Sql, claim: Claim, found: Ruled | None, want: int, now: int) -> tuple[Picked, Rules]:
         """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ from hipq.job.model import Change, New, queue_of
 from hipq.job.states import FINAL
 from hipq.job.tally import CountedTypes
 from hipq.stores import large
-from hipq.stores.sql.dialect import Inserting
+from hipq.stores.sql.dialect import Inserting, Sql
 from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
 
@@ -77,6 +78,11 @@ class Settling(ABC):
         stored = self._insert.many(conn, children, all_or_nothing=False) if children else []
         lost = {change.before.id for change in changes if change is not first[change.before.id]}
         return Saved(frozenset(lost | (first.keys() - written)), list(zip(children, stored, strict=True)), saved)
+
+    def lock(self, sql: Sql, ids: Iterable[int]) -> None:
+        """Lock live jobs in an order that all share."""
+        for queue, some in groupby(sorted(ids, key=lambda job_id: (queue_of(job_id), job_id)), queue_of):
+            sql.found("lock", queue, ids=list(some))
 
     @abstractmethod
     def _write(self, conn: Any, changes: dict[int, Change]) -> set[int]:

@@ -26,11 +26,15 @@ from typing import Final, Generic, TypeVar
 
 from hipq.errors import NotFound
 from hipq.job import answer, states
+from hipq.job.model import COLUMNS
 from hipq.stores import migrations
 from hipq.stores.filters import CHILD
 from hipq.stores.values import QueueTables
 
 T = TypeVar("T")
+_PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payloads p WHERE p.id = l.id), '') AS job_data"
+WITH_PAYLOAD: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in COLUMNS)
+"""The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
 _WORDS: Final = {
     f"{{{name}}}": f"'{value}'"
     for module in (states, answer)

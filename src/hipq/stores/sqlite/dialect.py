@@ -55,8 +55,8 @@ class SqliteSql(Sql):
         found = cursor.fetchall()
         return _rows.decode(found[0][0]) if cursor.description[0][0] == _GATHERED else found
 
-    def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
-        return self.conn.execute(self.statements.of(name, queue), given(values)).rowcount
+    def do(self, query: str, values: Mapping[str, Any], *, once: bool = False) -> int:  # noqa: ARG002
+        return self.conn.execute(query, given(values)).rowcount
 
     def read(self, kind: type[Read], query: str, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:  # noqa: ARG002
         return read(self.conn, query, given(values), kind)

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from hipq.stores.asking import ticket_note
 from hipq.stores.clock import SystemClock, boot_id
-from hipq.stores.health.facts import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
-from hipq.stores.health.reading import Reading, noted
+from hipq.stores.health.facts import SQLITE, Health, PagesHealth, Part
+from hipq.stores.health.reading import Reading
 from hipq.stores.health.words import Words
-from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
+from hipq.stores.sqlite.dialect import SqliteSql, statements
 from hipq.stores.sqlite.health_file import holding, look
 from hipq.stores.sqlite.place import place
-from hipq.stores.values import EngineSeen
+from hipq.stores.sqlite.schema import SqliteSchema
 
 _WORDS: Final = Words(
     "coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')",
     table="{table} INDEXED BY {index}",
+    lease_left="CASE WHEN boot = :boot THEN (lease_until - :steady) / 1e6 END",
+    now=":steady",
 )
 """The strategy is written as the index _todo has it."""
 DAMAGE: Final = 20
@@ -49,7 +49,7 @@ def health(path: str, deep: bool = False) -> Health:
             found.file = found.file._replace(held_by=held_by)
             conn = _open(path, "ro" if found.file.log_size else "rw")
         try:
-            _Look(conn, found, clock).all(deep)
+            _Reading(conn, found, clock, deep).all()
         finally:
             with holding(path):
                 conn.close()
@@ -74,63 +74,46 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
     return conn
 
 
-class _Look:
-    def __init__(self, conn: sqlite3.Connection, found: Health, clock: SystemClock) -> None:
+class _Reading(Reading):
+    words = _WORDS
+
+    def __init__(self, conn: sqlite3.Connection, found: Health, clock: SystemClock, deep: bool) -> None:
+        super().__init__(SqliteSchema(SqliteSql(conn, statements(list))), found)
         self._conn = conn
-        self._found = found
         self._clock = clock
         self._boot = boot_id()
-        self._reading = Reading(found, self._ask, sqlite3.Error, _WORDS)
+        self._deep = deep
 
-    def _ask(self, query: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        return self._conn.execute(query, values).fetchall()
+    def times(self) -> dict[str, Any]:
+        return {"steady": self._clock.steady(), "boot": self._boot}
 
-    def all(self, deep: bool) -> None:
-        found, known, part = self._found, schema.known(), self._reading.part
-        found.pages = part("storage", lambda: self._pages(deep), None)
-        found.level = Level(*schema.version(self._conn), known[-1].number)
+    def all(self) -> None:
+        self.health.pages = self.part("storage", self._pages, None)
         if moved := signpost(self._conn):
-            found.moved = moved.url
-        if not self._ask("SELECT 1 FROM sqlite_master WHERE name = 'hipq_queues'", {}):
-            return
-        found.engines = part("engines", self._engines, [])
-        found.noted_place = part("database", lambda: noted(self._ask("SELECT place FROM hipq_place", {})), {})
-        self._reading.queues(known, self._note)
-        found.found = part("indexes", self._parts, [])
+            self.health.moved = moved.url
+        super().all()
 
-    def _pages(self, deep: bool) -> PagesHealth:
+    def _pages(self) -> PagesHealth:
         def pragma(name: str) -> Any:
             return self._conn.execute(f"PRAGMA {name}").fetchone()[0]
 
         damage = None
-        if deep:
+        if self._deep:
             rows = self._conn.execute(f"PRAGMA quick_check({DAMAGE})").fetchall()
             said = [" ".join(str(text).split()) for (text,) in rows]
             damage = () if said == ["ok"] else tuple(said)
         sizes = (pragma("page_size"), pragma("page_count"), pragma("freelist_count"))
         return PagesHealth(pragma("journal_mode"), *sizes, damage)
 
-    def _engines(self) -> list[EngineHealth]:
-        found, steady = [], self._clock.steady()
-        query = "SELECT engine_id, label, serves, lease_until, boot FROM hipq_engines ORDER BY engine_id"
-        for engine_id, label, serves, until, boot in self._ask(query, {}):
-            left = (until - steady) / 1e6 if boot == self._boot else None
-            found.append(EngineHealth(EngineSeen.of(engine_id, label, serves), left is not None and left > 0, left))
-        return found
-
-    def _note(self, queue: int) -> str:
-        query = "SELECT note, engine_id, engine_id <> 0 AND until <= :steady FROM hipq_tickets WHERE queue = :queue"
-        return ticket_note(self._ask(query, {"queue": queue, "steady": self._clock.steady()}))
-
-    def _parts(self) -> list[Part]:
-        wanted = {part.name: part for part in self._found.expected}
+    def parts(self) -> list[Part]:
+        wanted = {part.name: part for part in self.health.expected}
         checks = defaultdict(list)
-        for part in self._found.expected:
+        for part in self.health.expected:
             if part.kind == "check":
                 checks[part.table].append(part)
         found = []
         query = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
-        for kind, name, table, sql in self._ask(query, {}):
+        for kind, name, table, sql in self.ask(query, {}):
             if kind == "table":
                 found.append(Part("table", name, name))
                 found += [check for check in checks[name] if f"CONSTRAINT {check.name} CHECK" in " ".join(sql.split())]
@@ -139,7 +122,7 @@ class _Look:
         return found
 
     def _index(self, name: str, table: str) -> Part:
-        columns = self._ask("SELECT name FROM pragma_index_info(:index) ORDER BY seqno", {"index": name})
+        columns = self.ask("SELECT name FROM pragma_index_info(:index) ORDER BY seqno", {"index": name})
         query = 'SELECT "unique", partial FROM pragma_index_list(:table) WHERE name = :index'
-        ((unique, partial),) = self._ask(query, {"table": table, "index": name})
+        ((unique, partial),) = self.ask(query, {"table": table, "index": name})
         return Part("index", name, table, tuple(column for (column,) in columns), bool(unique), bool(partial))

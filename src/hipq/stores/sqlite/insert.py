@@ -8,59 +8,34 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from hipq.errors import DuplicateKey, Invalid, WrongConnection
+from hipq.errors import Invalid, WrongConnection
 from hipq.job.model import New, numbered
 from hipq.stores import large
 from hipq.stores.lent import driver_connection
-from hipq.stores.refusals import renamed, taken
-from hipq.stores.sql.insert import inserted
-from hipq.stores.sql.statements import Statements
-from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul, values_of
+from hipq.stores.sql.insert import SqlInsert, inserted
+from hipq.stores.sqlite.batch import chunks, ids, keep, no_nul, values_of
 from hipq.stores.sqlite.connection import translated
+from hipq.stores.sqlite.dialect import SqliteSql
 from hipq.stores.values import Stored
 
 _ONE: Final = values_of(1, 16)
 
 
-class Insert:
-    def __init__(self, statements: Statements[str]) -> None:
-        self._statements = statements
+class Insert(SqlInsert):
+    def _sql(self, conn: sqlite3.Connection) -> SqliteSql:
+        return SqliteSql(conn, self._statements)
 
     def inside(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; a duplicate undoes our part of it and no more."""
         with inside(conn):
             return self.many(conn, jobs, all_or_nothing)
 
-    def many(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
-        reserved = [job.id for job in jobs]
+    def many(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool, may_copy: bool = True) -> list[Stored]:
         if len(jobs) == 1:
-            reserved[0], is_added = self._one(conn, jobs[0])
+            job_id, is_added = self._one(conn, jobs[0])
             if is_added:
-                return [Stored(reserved[0])]
-        stored: dict[int, Stored] = {}
-        todo: dict[int, list[int]] = {}
-        for index, job in enumerate(jobs):
-            todo.setdefault(job.queue, []).append(index)
-        while todo:
-            queue, indexes = todo.popitem()
-            self._statements.table(queue)  # else an unknown one has no ids to take
-            fresh = self._take_ids(conn, queue, [reserved[index] for index in indexes])
-            added = self._insert_rows(
-                conn, queue, [(job_id, jobs[index]) for job_id, index in zip(fresh, indexes, strict=True)]
-            )
-            for job_id, index in zip(fresh, indexes, strict=True):
-                job = jobs[index]
-                if job_id in added:
-                    stored[index] = Stored(job_id)
-                elif not job.job_key:  # somebody chose this number as a key: take another
-                    reserved[index] = 0
-                    todo.setdefault(queue, []).append(index)
-                else:
-                    holder = self._holder(conn, job)
-                    if all_or_nothing:
-                        raise DuplicateKey(job.job_type, job.job_key, holder)
-                    stored[index] = Stored(holder, duplicate=True)
-        return [stored[index] for index in range(len(jobs))]
+                return [Stored(job_id)]
+        return super().many(conn, jobs, all_or_nothing, may_copy)
 
     def _one(self, conn: sqlite3.Connection, job: New) -> tuple[int, bool]:
         """The id for a job, and whether the job was added. It was not if it is less simple than most: its payload is
@@ -73,28 +48,10 @@ class Insert:
         no_nul(values)
         return job_id, bool(conn.execute(query, values).rowcount)
 
-    def given(self, conn: sqlite3.Connection, jobs: Sequence[tuple[int, New]]) -> None:
-        """Add jobs under ids that were given out before. DuplicateKey if one has a key that is taken."""
-        by_queue: dict[int, list[tuple[int, New]]] = {}
-        for job_id, job in jobs:
-            by_queue.setdefault(job.queue, []).append((job_id, job))
-        for queue, some in by_queue.items():
-            for table in (self._statements.table(queue), f"{self._statements.table(queue)}_final"):
-                query = f"SELECT id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-                if there := ids(conn, query, (in_json([job_id for job_id, _ in some]),)):
-                    raise taken(there)
-            added = self._insert_rows(conn, queue, some)
-            for job_id, job in some:
-                if job.job_key and job_id not in added:
-                    raise DuplicateKey(job.job_type, job.job_key, self._holder(conn, job))
-            self._insert_rows(conn, queue, renamed(some, added))
-
-    def _take_ids(self, conn: sqlite3.Connection, queue: int, reserved: list[int]) -> list[int]:
-        """These ids, with new ones in place of 0."""
-        count = reserved.count(0)
+    def _fresh(self, conn: sqlite3.Connection, queue: int, count: int) -> list[int]:
+        self._statements.table(queue)  # an unknown one has no ids to take
         last = self._last_id(conn, queue, count)
-        fresh = iter(range(last - count + 1, last + 1))
-        return [job_id or numbered(next(fresh), queue) for job_id in reserved]
+        return list(range(last - count + 1, last + 1))
 
     def _last_id(self, conn: sqlite3.Connection, queue: int, count: int) -> int:
         """Take this many ids. Returns the sequence number of the last."""
@@ -102,8 +59,13 @@ class Insert:
         ((last,),) = conn.execute(query, (count, queue)).fetchall()
         return int(last)
 
-    def _insert_rows(self, conn: sqlite3.Connection, queue: int, jobs: list[tuple[int, New]]) -> set[int]:
-        """Insert jobs. Returns the ids of those that were added."""
+    def _put(
+        self,
+        conn: sqlite3.Connection,
+        queue: int,
+        jobs: Sequence[tuple[int, New]],
+        may_copy: bool,  # noqa: ARG002
+    ) -> set[int]:
         added = 0
         if not jobs:
             return set()
@@ -119,11 +81,6 @@ class Insert:
             wanted &= set(ids(conn, query, (min(wanted), max(wanted))))
         keep(conn, ((job_id, job.job_data) for job_id, job in jobs if job_id in wanted))
         return wanted
-
-    def _holder(self, conn: sqlite3.Connection, job: New) -> int:
-        query = f"SELECT id FROM {self._statements.table(job.queue)} WHERE tenant = ? AND job_type = ? AND job_key = ?"
-        ((job_id,),) = conn.execute(query, (job.tenant, job.job_type, job.job_key)).fetchall()
-        return int(job_id)
 
 
 def standard(conn: Any) -> sqlite3.Connection:

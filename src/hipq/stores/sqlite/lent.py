@@ -14,10 +14,9 @@ from typing import Any
 
 from hipq.errors import Invalid, SchemaError
 from hipq.job.model import New
-from hipq.stores import migrations
 from hipq.stores.clock import Clock
-from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import Connection, translated
+from hipq.stores.sqlite.dialect import SqliteSql
 from hipq.stores.sqlite.insert import begins_by_itself, inside, standard, tuples
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.stores.values import QueueTables, Stored
@@ -91,8 +90,9 @@ class GuestStore(SqliteStore):
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         """Makes no tables in a transaction of theirs: it may be undone, and what was learned would be wrong."""
         with self._db.reading() as conn:
-            migrations.check_version(*schema.version(conn), self._known, self.url)
+            schema = self.schema(SqliteSql(conn, self._statements))
+            self._check(schema)
             may_make = self._for_a_test or not conn.in_transaction
-            if not may_make and not schema.complete(conn, self._known, app, name, table):
+            if not may_make and not schema.complete(app, name, table):
                 raise SchemaError(f"{self.url} has no tables yet for the queue {app}.{name}")
         return super().queue(app, name, table)

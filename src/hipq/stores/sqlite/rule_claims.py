@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -27,13 +27,6 @@ class SqliteRulebook(Rulebook):
 
     def locked(self, sql: Sql, claim: Claim) -> Ruled:
         return self.read(sql, claim.queue)
-
-    def change(self, sql: Sql, queue: int, change: Callable[[Rules], Rules]) -> Rules:
-        before = self.read(sql, queue).rules
-        after = change(before)
-        if after != before:
-            sql.changed("change_rules", queue, rules=after.dump())
-        return after
 
     def reader(self, sql: Sql, queue: int, now: int) -> SqliteReader:
         return SqliteReader(sql, queue, now)

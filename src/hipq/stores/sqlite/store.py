@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -19,24 +18,20 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
-from hipq.stores.sql.audit import AuditVerbs
-from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.maintenance import MaintenanceVerbs
 from hipq.stores.sql.rule_claims import narrowed
-from hipq.stores.sql.rules import RuleVerbs
-from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
-from hipq.stores.sql.turn import TurnVerbs
-from hipq.stores.sqlite import schema
+from hipq.stores.sql.schema import Schema
+from hipq.stores.sql.store import SqlStore
 from hipq.stores.sqlite.batch import in_json
 from hipq.stores.sqlite.connection import LACKS_TABLES, Connection, is_locked, signpost, translated
 from hipq.stores.sqlite.dialect import SqliteSql, statements
 from hipq.stores.sqlite.inbox import SqliteInbox
 from hipq.stores.sqlite.insert import Insert, checked, savepoint
 from hipq.stores.sqlite.rule_claims import SqliteRulebook
+from hipq.stores.sqlite.schema import SqliteSchema
 from hipq.stores.sqlite.turn import Settle, SqliteTake
 from hipq.stores.sqlite.watch import FileWaker
-from hipq.stores.values import EndPlace, QueueTables, Stored
+from hipq.stores.values import EndPlace, Stored
 
 T = TypeVar("T")
 MOVING: Final = '{"moving":[]}'
@@ -50,7 +45,8 @@ _PHASES: Final = {**_SMALL, READY: "_ready", SCHEDULED: "_stage", WAITING: "_wai
 """The indexes of all phases."""
 
 
-class SqliteStore(MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs, CronVerbs, AuditVerbs):
+class SqliteStore(SqlStore):
+    _schema = SqliteSchema
     _insert: Insert
     _rulebook: SqliteRulebook
     at_once = 1
@@ -62,7 +58,7 @@ class SqliteStore(MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs
         self.path = path
         self._clock = clock or SystemClock()
         self._boot = boot_id()
-        self._known = schema.known()
+        self._known = migrations.migrations(self._schema.package)
         self._statements = statements(self.queues)
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)
@@ -149,63 +145,23 @@ class SqliteStore(MaintenanceVerbs, TurnVerbs, RuleVerbs, TenantVerbs, NoteVerbs
 
     # -- setting up -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
-        applied = []
-        with self._db.reading() as conn:
-            if moved := signpost(conn):
+        with self._reading() as sql:
+            if moved := signpost(sql.conn):
                 raise moved
-            found, accepts = schema.version(conn)
-            migrated = found > 0 and schema.migrated(conn, self._known)
-        if not migrated:
-            with self._making_tables() as conn:
-                applied = schema.migrate(conn, self._known)  # nothing, if another process was first
-                if not found and applied and self.path:
-                    schema.note_place(conn, self._db.path)
-                migrations.check_version(*schema.version(conn), self._known, self.url)
-        else:
-            migrations.check_version(found, accepts, self._known, self.url)
-        return applied
+            schema = self.schema(sql)
+            if schema.version().number and schema.is_complete():
+                self._check(schema)
+                return []
+        return super().migrate()
 
-    @contextmanager
-    def _making_tables(self) -> Iterator[sqlite3.Connection]:
+    def _change_schema(self, work: Callable[[Schema], T], *_: Any, **__: Any) -> T:
         try:
-            with self._db.writing() as conn:
-                yield conn
+            with self._writing() as sql:
+                return work(self.schema(sql))
         except StoreUnavailable as error:
             if not is_locked(error.__cause__):
                 raise
             raise StoreUnavailable(LACKS_TABLES) from error
-
-    def queue(self, app: str, name: str, table: str) -> QueueTables:
-        with self._db.reading() as conn:
-            found = schema.complete(conn, self._known, app, name, table)
-        if not found:
-            with self._making_tables() as conn:
-                found = schema.complete_now(conn, self._known, app, name, table)
-        self._statements.learn([found])
-        return found
-
-    def queues(self, app: str = "") -> list[QueueTables]:
-        with self._db.reading() as conn:
-            found = schema.registered(conn)
-        self._statements.learn(found)
-        return [queue for queue in found if not app or queue.app == app]
-
-    def drop_queue(self, number: int) -> None:
-        with self._writing() as sql:
-            schema.drop(sql.conn, number, self._engines(sql))
-        self._statements.forget(number)
-
-    def restored(self, margin: int) -> None:
-        with self._writing() as sql:
-            if self.path:
-                schema.note_place(sql.conn, self._db.path)
-            if margin:
-                migrations.check_stopped(self._engines(sql))
-                schema.move_on(sql.conn, margin)
-
-    def number_above(self, queue: int, answer: int) -> None:
-        with self._writing() as sql:
-            schema.number_above(sql.conn, queue, answer)
 
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:

@@ -152,6 +152,7 @@ CREATE TABLE hipq_dropped (one INT NOT NULL PRIMARY KEY, highest INT NOT NULL) E
 INSERT IGNORE INTO hipq_dropped VALUES (1, 0);
 
 -- :each-queue
+{ids {live}};  -- what the ids of its jobs are counted by: see hipq.stores.mariadb.flavour
 -- The defaults are what every new job has: a program in another language names the other columns (docs/tables.md).
 CREATE TABLE {live} (
   id BIGINT NOT NULL PRIMARY KEY,

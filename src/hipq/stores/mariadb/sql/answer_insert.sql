@@ -3,4 +3,4 @@
 INSERT INTO hipq_answers (
   queue, tenant, job_type, job_key, answer_id, twin, hash, data, error, attempt, state, job, arrived, early_until,
   remember_until, keep_until, copies, note
-) VALUES {answers}{returning}
+) VALUES {answers}{returning id}

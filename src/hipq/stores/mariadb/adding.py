@@ -1,92 +1,46 @@
-"""The verbs about the schema and the registry of queues, and those that add jobs."""
+"""The verbs that add jobs, and what tells engines of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import pymysql
 from msgspec.structs import asdict
 
-from hipq.errors import SchemaError, WrongConnection
 from hipq.job.model import New
 from hipq.stores import large
 from hipq.stores.claim_groups import RankPosition
-from hipq.stores.mariadb import schema
-from hipq.stores.mariadb.borrowed import Borrowed, borrowed
+from hipq.stores.mariadb.borrowed import borrowed
 from hipq.stores.mariadb.connection import (
     BUSY,
-    CALLER_SECONDS,
-    LONG_SECONDS,
-    MIGRATION_SECONDS,
     Connections,
     Session,
     in_transaction,
-    is_deadlock,
     number_of,
     patiently,
-    translated,
 )
 from hipq.stores.mariadb.dialect import MariaSql, check
 from hipq.stores.mariadb.insert import Insert
-from hipq.stores.mariadb.wake import KEPT, LATEST_ID, PRUNED, Teller
-from hipq.stores.refusals import Given, refusals
+from hipq.stores.mariadb.schema import MariaSchema
+from hipq.stores.mariadb.wake import KEPT, PRUNED, Teller
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.server_setup import Schema, ServerSetup
-from hipq.stores.values import QueueTables, Stored
+from hipq.stores.sql.server import LATEST_ID, ServerStore
+from hipq.stores.values import Stored
 from hipq.stores.waker import is_soon, lowest, soon
 
 T = TypeVar("T")
-_MAY_NOT = (1142, 1044, 1227, 1370)
 
 
-class SetupVerbs(ServerSetup):
-    _schema: ClassVar[Schema] = schema
+class AddingVerbs(ServerStore):
+    _schema = MariaSchema
     _db: Connections
     _insert: Insert
     _teller: Teller
 
-    # -- the schema -------------------------------------------------------------------------------------------------
-    def migrate(self) -> list[str]:
-        with self._db.using(MIGRATION_SECONDS) as conn, schema.alone(conn, 3600):
-            try:
-                applied = schema.migrate(conn, self._known)
-            except pymysql.Error as error:
-                raise self._may_not(error, self.url) or error from None
-            self._check(conn)
-        return applied
-
-    def _may_not(self, error: pymysql.Error, whose: str) -> SchemaError | None:
-        if number_of(error) not in _MAY_NOT:
-            return None
-        return SchemaError(
-            f"{whose} lacks tables, and this user may not make them ({error.args[1]}): run `hipq migrate MODULE:APP` "
-            "as a user who may"
-        )
-
-    def _made(self, conn: Session, app: str, name: str, table: str) -> QueueTables:
-        with schema.alone(conn, CALLER_SECONDS):
-            self._check(conn)
-            try:
-                return schema.complete_now(conn, self._known, app, name, table)
-            except pymysql.Error as error:
-                raise self._may_not(error, f"{self.url}: queue {app}.{name}") or error from None
-
-    def drop_queue(self, number: int) -> None:
-        with self._using(LONG_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):
-            sql = MariaSql(conn, self._statements)
-            schema.drop(conn, number, lambda: self._engines(sql))
-        self._statements.forget(number)
-
-    def restored(self, margin: int) -> None:
-        with self._using(MIGRATION_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):
-            sql = MariaSql(conn, self._statements)
-            schema.restored(conn, margin, lambda: self._engines(sql))
-
-    def number_above(self, queue: int, answer: int) -> None:
-        with self._using(MIGRATION_SECONDS) as conn, schema.alone(conn, CALLER_SECONDS):
-            schema.number_above(conn, queue, answer)
+    def _sql(self, conn: Any) -> MariaSql:
+        return MariaSql(conn, self._statements)
 
     # -- adding jobs ------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
@@ -121,7 +75,8 @@ class SetupVerbs(ServerSetup):
             try:
                 queries = [*self._statements.of("insert_one", job.queue), *self._news(places, self._teller.writer)]
                 # The last row: a node of Galera that has begun a statement again sends what it found both times.
-                job_id, taken = conn.run_committed(queries, values)[-1]
+                found = conn.run_committed(queries, values)[-1:]
+                job_id, taken = next(((got, own) for got, own, at in found if at == job.create_time), (0, 0))
             except pymysql.Error as error:
                 if number_of(error) not in BUSY:
                     raise
@@ -130,57 +85,18 @@ class SetupVerbs(ServerSetup):
                 if job_id != taken or not job_id:
                     self._teller.unsent(places)
             self._teller.told += len(places)
-            self._prune_news(MariaSql(conn, self._statements))
+            self._prune_news(self._sql(conn))
         return job_id if job_id == taken else 0
 
     def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; an error undoes our part of it and no more."""
         with borrowed(conn) as theirs:
-            self._check_same(theirs)
+            sql = self._sql(theirs)
+            self._check_same(self.schema(sql).version().identity, sql.rows_of("SELECT DATABASE()"))
             with theirs.transaction():
                 stored = self._insert.many(theirs, jobs, all_or_nothing)
-                self._tell(MariaSql(theirs, self._statements), lowest(soon(jobs, stored)))
+                self._tell(sql, lowest(soon(jobs, stored)))
         return stored
-
-    def _check_same(self, conn: Borrowed) -> None:
-        """Refuse a user's connection to another database: a job stored there would never be run."""
-        with self._using():  # which knows whose database this should be
-            pass
-        try:
-            found = conn.run("SELECT identity FROM hipq_meta").fetchall()
-        except Exception as error:
-            if number_of(error) not in (1146, 1046):
-                raise
-            found = ()
-        if tuple(found) != ((self._identity,),):
-            ((where,),) = conn.run("SELECT DATABASE()").fetchall()
-            raise WrongConnection(f"conn is open on the database {where!r}, not on {self.url}")
-
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        with self._using() as conn:
-
-            def put(some: Given) -> None:
-                conn.run("SAVEPOINT hipq_tried")
-                try:
-                    self._insert.given(conn, some)
-                except BaseException:
-                    conn.run("ROLLBACK TO SAVEPOINT hipq_tried")
-                    raise
-
-            def work() -> dict[int, str]:
-                with conn.transaction():
-                    try:
-                        return refusals(jobs, put, translated)
-                    finally:
-                        conn.run("ROLLBACK")
-
-            for _ in range(3):
-                try:
-                    return work()
-                except pymysql.Error as error:
-                    if not is_deadlock(error):
-                        raise
-            return work()
 
     # -- transactions, and what engines elsewhere are told ------------------------------------------------------------
     def _transaction(
@@ -194,7 +110,7 @@ class SetupVerbs(ServerSetup):
         told: dict[int, RankPosition] = {}
 
         with self._using() as conn:
-            sql = MariaSql(conn, self._statements)
+            sql = self._sql(conn)
 
             def whole() -> T:
                 result = work(sql)
@@ -204,12 +120,15 @@ class SetupVerbs(ServerSetup):
                 return result
 
             try:
-                result = (patiently if patient else in_transaction)(conn, whole)
+                result = (self._patiently if patient else in_transaction)(conn, whole)
             except BaseException:
                 self._teller.unsent(told)
                 raise
             self._prune_news(sql)
         return result
+
+    def _patiently(self, conn: Session, work: Callable[[], T]) -> T:
+        return patiently(conn, work)
 
     def _tell(self, sql: Sql, places: Mapping[int, RankPosition]) -> None:
         """In a transaction."""

@@ -1,2 +1,0 @@
--- Those of these ids that live jobs have (primary key).
-SELECT id FROM {live} WHERE id {in ids}
