@@ -143,7 +143,8 @@ class Api:
     def stop(self) -> None:
         """Those who follow events, or wait for results, are let go: the daemon is about to stop."""
         self.stopping.set()
-        self.wrong_tokens.close()
+        if not self.service.store_away:  # else whoever connects now would wait for that, too
+            self.wrong_tokens.close()
         if self._dashboard is not None:
             self._dashboard.stop()
 
