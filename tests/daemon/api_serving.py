@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from itertools import count
@@ -53,6 +53,9 @@ class Got(NamedTuple):
 class Daemon:
     """Its log is kept."""
 
+    command: Sequence[str] = (sys.executable,)
+    """What begins it."""
+
     def __init__(
         self, folder: Path, url: str, *options: str, trust: bool = True, journal: str = "", port: int = 0,
         **environment: str,
@@ -60,7 +63,7 @@ class Daemon:
         self.folder, self.url = folder, url
         self._log = folder / f"serve-{next(_names)}.log"
         self.journal = journal or str(folder / f"journal-{next(_names)}")
-        command = [sys.executable, "-m", "hipq.cli.main", "serve", "--port", str(port), "--db", url,
+        command = [*self.command, "-m", "hipq.cli.main", "serve", "--port", str(port), "--db", url,
                    "--journal", self.journal]  # fmt: skip
         with self._log.open("wb") as log:
             self.process = processes.Popen(

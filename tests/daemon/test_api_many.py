@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,12 +82,36 @@ def test_what_is_added_again_counts_for_the_quotas() -> None:
     assert acme("POST", "/v1/{}/jobs/requeue?count=10").status == 429
 
 
+def test_one_that_fails_midway_says_how_far_it_got_and_so_does_the_audit_log() -> None:
+    acme, boss = site().tenant(waiting=3 * bulk.STEP), site().admin()
+    acme.handler("mail", "return payload")
+    ids = acme.add("mail", b"x\n" * (2 * bulk.STEP + 50))
+    eventually(lambda: acme("POST", "/v1/{}/jobs/requeue?dry_run=true").json["found"] == len(ids))
+    assert acme("DELETE", "/v1/{}/handlers/mail").status == 200  # what is added again stays
+    fill = b"x\n" * (2 * bulk.STEP - 50)
+    eventually(lambda: acme("POST", f"/{{}}/job/far/add{FAR}", fill).status == 200)
+    got = eventually(lambda: (got := acme("POST", "/v1/{}/jobs/requeue?count=1000")).status == 200 and got)
+    assert (got.status, got.json["changed"]) == (200, bulk.STEP)
+
+    def entries() -> list[dict[str, Any]]:
+        found = boss("GET", "/v1/audit?limit=1000").json["entries"]
+        return [one for one in found if one["target"] == f"/v1/{acme.name}/jobs/requeue"]
+
+    (entry,) = entries()
+    assert (entry["details"]["changed"], entry["details"]["skipped"]) == (bulk.STEP, 0)
+    went_on = acme("POST", f"/v1/{{}}/jobs/requeue?after={got.json['next']}")
+    assert (went_on.status, "waiting jobs is used up" in went_on.error) == (429, True)
+    assert len(entries()) == 1, "nothing was done"
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
         ("", "say dry_run=true to count the jobs"),
         ("?dry_run=true&count=3", "say dry_run=true to count the jobs"),
         ("?after=7", "after must be `next` of an earlier reply"),
+        (f"?after={2**63}-7", "after must be `next` of an earlier reply"),
+        (f"?after=7-{2**63}", "after must be `next` of an earlier reply"),
         ("?count=1&after=7-7", "say dry_run=true to count the jobs"),
         ("?state=final&dry_run=true", "there is no state 'final'"),
         ("?tenant=bob&dry_run=true", "there is no 'tenant' in this URL's query"),

@@ -49,6 +49,47 @@ def test_who_waits_for_a_result_is_not_told_it_once_the_token_is_revoked(here: S
     assert tenant.ended(job_id).body == b"canary"
 
 
+SLOWLY = [
+    ("PUT", "/v1/{}/handlers/x", b'{"lang": "python", "body": "return 1"}'),
+    ("POST", "/v1/{}/jobs", b'{"type": "slow", "data": "posted too late"}'), ("POST", "/{}/job/slow/add", b"x" * 40),
+    ("PUT", "/v1/{}/secrets/LATE", b"it comes too late"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body"), SLOWLY, ids=[path for _, path, _ in SLOWLY])
+def test_a_body_that_comes_slowly_outlives_no_token(here: Site, method: str, path: str, body: bytes) -> None:
+    """Else whoever has the token of somebody who left keeps a foot in the door: a body may take half a minute."""
+    tenant = here.tenant()
+    until = here._store.now() + 2_000_000
+    _, short = here.tenants.token(tenant.name, expires=until)
+    head = f"{method} {path.format(tenant.name)} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    if path.endswith("add"):
+        head = head.replace("application/json", "text/plain")
+    with tenant.daemon.connect() as link:
+        link.sendall(f"{head}authorization: Bearer {short}\r\ncontent-length: {len(body)}\r\n\r\n".encode())
+        link.sendall(body[:-1])
+        eventually(lambda: here._store.now() > until)
+        link.sendall(body[-1:])
+        assert link.recv(65536).startswith(b"HTTP/1.1 401 ")
+    assert tenant("GET", "/v1/{}/handlers").json == {"handlers": []}
+    assert tenant("GET", "/v1/{}/jobs").json["jobs"] == []
+
+
+@pytest.mark.parametrize("way", ["/v1/{}/events", "/v1/{}/jobs/{id}/output"])
+def test_who_follows_something_is_told_no_more_once_the_token_has_expired(here: Site, way: str) -> None:
+    tenant = here.tenant()
+    tenant.handler("talks", "import time\nfor n in range(40):\n    print(n, flush=True)\n    time.sleep(0.5)")
+    (job_id,) = tenant.add("talks", b"x")
+    until = here._store.now() + 3_000_000
+    reader = Tenant(tenant.daemon, tenant.name, here.tenants.token(tenant.name, roles=["read"], expires=until)[1])
+    began = time.monotonic()
+    got = reader("GET", way.replace("{id}", job_id))  # which returns when that has ended
+    assert got.status == 200
+    assert time.monotonic() - began < 15, "the job goes on for twenty seconds"
+    assert here._store.now() >= until
+    tenant("POST", f"/v1/{{}}/jobs/{job_id}/cancel")
+
+
 @pytest.mark.parametrize("path", ["/{}/job/mail/add" + FAR, "/{}/job/mail/add", "/v1/{}/jobs"])
 def test_two_tokens_are_refused(here: Site, path: str) -> None:
     """A proxy may have looked at the first, and we at the last."""

@@ -22,7 +22,7 @@ from tests.engine.working import until
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    settings = replace(SETTINGS, http_allow=("127.0.0.1",))
+    settings = replace(SETTINGS, http_allow=("127.0.0.1:*",))
     with daemon(tmp_path_factory.mktemp("ends"), contexts=settings, retry_after=600.0) as found:
         yield found
 

@@ -226,12 +226,36 @@ def test_a_handler_has_the_packages_of_the_environment_it_names_and_cannot_chang
 
 
 def test_a_daemon_refuses_an_environment_without_packages(tmp_path: Path) -> None:
-    contexts = replace(SETTINGS, environments={"empty": str(tmp_path)})
+    contexts = replace(SETTINGS, environments={"empty": str(tmp_path)}, trust=False)
     (tmp_path / "daemon").mkdir()
     with pytest.raises(Invalid, match="the environment empty has no packages"):
         made(tmp_path / "daemon", contexts=replace(contexts, trust=True))
     with pytest.raises(Invalid, match=r"the environment empty has files of the daemon.s own, in .*daemon"):
         made(tmp_path / "daemon", contexts=replace(contexts, trust=False))
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "node_modules").symlink_to(tmp_path)
+    with pytest.raises(Invalid, match=r"the environment linked has files of the daemon.s own, in .*daemon"):
+        made(
+            tmp_path / "daemon",
+            contexts=replace(SETTINGS, environments={"linked": str(tmp_path / "linked")}, trust=False),
+        )
+
+
+def test_an_environment_that_is_a_link_is_what_it_leads_to_now(tmp_path: Path) -> None:
+    """An operator moves it to new packages, and no warm context goes on with the old ones."""
+    for number in (1, 2):
+        package = tmp_path / f"v{number}" / "node_modules" / "which"
+        package.mkdir(parents=True)
+        (package / "index.js").write_text(f"module.exports = 'v{number}'\n")
+    link = tmp_path / "current"
+    link.symlink_to("v1")
+    (tmp_path / "daemon").mkdir()
+    with daemon(tmp_path / "daemon", contexts=replace(SETTINGS, environments={"it": str(link)})) as served:
+        put(served, "n", "node", "return require('which')", environment="it")
+        assert result(served, "n") == "v1"
+        (tmp_path / "new").symlink_to("v2")
+        (tmp_path / "new").replace(link)
+        assert result(served, "n") == "v2"
 
 
 # -- trials ------------------------------------------------------------------------------------------------------------
@@ -248,13 +272,42 @@ def test_a_tenant_tries_one_handler_at_a_time_and_keeps_nobody_else_from_it(offl
     holding = threading.Thread(target=hold)
     holding.start()
     began.wait()
-    until(lambda: trying._trying == {"acme"})
-    with pytest.raises(OverQuota, match="tried out right now"):
+    until(lambda: trying._line == ["acme"])
+    with pytest.raises(OverQuota, match="of this tenant is tried out right now"):
         offline.tried(slow, b"")
     assert offline.tried(quick, b"it").data == b"it"
     holding.join()
     assert reports == [200]
-    assert trying._trying == set()
+    assert trying._line == []
+
+
+def test_who_comes_third_waits_for_a_turn_and_has_it_before_those_who_come_again(offline: Daemon) -> None:
+    """Two tenants that go on and on keep nobody from it."""
+    order, done = list[str](), threading.Event()
+
+    def go_on(tenant: str) -> None:
+        while not done.is_set():
+            offline.tried(offline.handlers.made(tenant, "x", {"lang": "shell", "body": "sleep 0.3"}), b"")
+            order.append(tenant)
+
+    threads = [threading.Thread(target=go_on, args=(tenant,)) for tenant in ("acme", "bob")]
+    for one in threads:
+        one.start()
+    until(lambda: len(trying._line) == 2)
+    quick = offline.handlers.made("cyd", "x", {"lang": "shell", "body": 'status 200 "$(cat)"'})
+    for _ in range(3):
+        before = len(order)
+        assert offline.tried(quick, b"it").data == b"it"
+        assert len(order) - before <= 3, "each of them once, and one more that ends at the same time"
+    done.set()
+    for one in threads:
+        one.join()
+
+
+def test_the_line_has_an_end(offline: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trying, "_line", [f"t{number}" for number in range(trying.IN_LINE)])
+    with pytest.raises(OverQuota, match="8 tenants try handlers out, or wait for that: try again in a minute"):
+        offline.tried(offline.handlers.made("acme", "x", {"lang": "shell", "body": "true"}), b"")
 
 
 # -- versions under load -----------------------------------------------------------------------------------------------

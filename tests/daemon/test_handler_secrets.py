@@ -138,6 +138,27 @@ def test_a_secret_is_nowhere_but_where_it_should_be(served: Site, tmp_path: Path
     acme("POST", f"/v1/{{}}/jobs/{holding}/cancel")
 
 
+LONG = "a-long-canary " * 400
+CUT = {
+    "python": "import os\nraise ValueError(os.environ['LONG'])",
+    "node": "throw new Error(process.env.LONG)",
+    "php": "throw new \\Exception(getenv('LONG'));",
+}
+
+
+@pytest.mark.parametrize("lang", CUT)
+def test_half_a_secret_is_not_told_where_an_error_is_cut(lang: str, tmp_path: Path) -> None:
+    """A context sends the beginning of a long error, and a secret of which a part is missing is not recognised."""
+    site = Site(f"sqlite:///{tmp_path}/daemon.db", tmp_path)
+    acme = site.tenant(site.daemon(HIPQ_SECRETS_KEY=new_key()))
+    acme("PUT", "/v1/{}/secrets/LONG", LONG.encode())
+    put(acme, "x", lang, CUT[lang], secrets=["LONG"])
+    job = final(acme, acme.add("x", b"x")[0])
+    assert (job["code"], "canary" in str(job)) == ("error", False), job
+    assert "Error" in str(job) or "Exception" in str(job)
+    site.close()
+
+
 def test_the_daemon_that_has_them_leaves_no_core(tmp_path: Path) -> None:
     site = Site(f"sqlite:///{tmp_path}/daemon.db", tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
@@ -312,7 +333,7 @@ def target() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
 def test_calls_of_a_url_are_signed_with_the_two_newest_keys_of_its_tenant(tmp_path: Path, target: Any) -> None:
     where, calls = target
     site = Site(f"sqlite:///{tmp_path}/daemon.db", tmp_path)
-    daemon: Daemon = site.daemon("--http-allow", "127.0.0.1", HIPQ_SECRETS_KEY=new_key())
+    daemon: Daemon = site.daemon("--http-allow", "127.0.0.1:*", HIPQ_SECRETS_KEY=new_key())
     acme, other = site.tenant(daemon), site.tenant(daemon)
 
     def called(tenant: Tenant) -> tuple[dict[str, str], bytes]:

@@ -31,9 +31,13 @@ def shared(most: int = 1000) -> Shared:
     return Shared(most, 4, "too many bodies are in memory")
 
 
+async def is_good() -> None:
+    """Whoever sends it is let in still."""
+
+
 def test_a_body_in_parts_is_put_together() -> None:
     held = shared()
-    body = Body(coming(b"ab", b"", b"c"), Limits(), held, "acme")
+    body = Body(coming(b"ab", b"", b"c"), Limits(), held, "acme", is_good)
     assert asyncio.run(body.read()) == b"abc"
     assert held.now == 3
     body.close()
@@ -41,7 +45,7 @@ def test_a_body_in_parts_is_put_together() -> None:
 
 
 def test_a_body_that_stops_coming_is_408_and_the_connection_ends() -> None:
-    body = Body(coming(b"ab", None), Limits(body_seconds=0.05), shared(), "acme")
+    body = Body(coming(b"ab", None), Limits(body_seconds=0.05), shared(), "acme", is_good)
     with pytest.raises(HttpError, match=r"longer than 0\.05 seconds") as told:
         asyncio.run(body.read())
     assert told.value.status == 408
@@ -50,7 +54,7 @@ def test_a_body_that_stops_coming_is_408_and_the_connection_ends() -> None:
 
 def test_a_body_that_is_too_large_is_413() -> None:
     with pytest.raises(HttpError) as told:
-        asyncio.run(Body(coming(b"x" * 6, b"x" * 5), Limits(body=10), shared(), "acme").read())
+        asyncio.run(Body(coming(b"x" * 6, b"x" * 5), Limits(body=10), shared(), "acme", is_good).read())
     assert told.value.status == 413
     for length in (b"11", b"9" * 20, b"x", b"-1", b"1_0"):
         with pytest.raises(HttpError) as told:
@@ -64,7 +68,7 @@ def test_a_client_that_is_gone_is_noticed() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(ClientGone):
-        asyncio.run(Body(receive, Limits(), shared(), "acme").read())
+        asyncio.run(Body(receive, Limits(), shared(), "acme", is_good).read())
 
 
 def test_one_tenant_has_a_quarter_of_what_is_for_all() -> None:

@@ -168,7 +168,8 @@ def test_daemons_behind_a_balancer_know_a_session(monkeypatch: pytest.MonkeyPatc
     tenants.store.migrate()
     secret = tenants.token("*", "ann", ["read"])[1]
     tenants.look()
-    api: Any = SimpleNamespace(service=SimpleNamespace(tenants=tenants, app=Hipq("daemon", "sqlite://")))
+    service = SimpleNamespace(tenants=tenants, app=Hipq("daemon", "sqlite://"))
+    api: Any = SimpleNamespace(service=service, wrong_tokens=SimpleNamespace(add=None))
 
     def seen_by_another() -> str:
         one, other = (OperatorsDashboard(api, api, tokens=True).site.gate for _ in range(2))

@@ -6,11 +6,13 @@ import shutil
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from hipq.daemon import ingest
+from hipq.sandbox import trying
 from hipq.signals import TOGETHER
 from hipq.stores.notes import note
 from hipq.stores.open import open_store
@@ -197,3 +199,24 @@ def _answers(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_it_waits_for_no_test_of_a_handler_and_says_so(tmp_path: Path) -> None:
+    """Nor for those that wait for their turn behind others."""
+    site = Site(f"sqlite:///{tmp_path}/daemon.db", tmp_path)
+    try:
+        daemon = site.daemon()
+        began = tmp_path / "began"
+        body = f"import time\nwith open({str(began)!r}, 'a') as file:\n    file.write('x')\ntime.sleep(50)"
+        slow = {"handler": {"lang": "python", "body": body}}
+        tenants = [site.tenant() for _ in range(trying.AT_ONCE + 1)]
+        with ThreadPoolExecutor(len(tenants)) as threads:
+            tests = [threads.submit(one, "POST", "/v1/{}/handlers/x/test", slow) for one in tenants]
+            eventually(lambda: began.exists() and len(began.read_text()) == trying.AT_ONCE)
+            assert daemon.stop() == 0
+            said = [one.result() for one in tests]
+        assert {got.status for got in said} == {503}
+        assert {got.error for got in said} == {"the daemon stops, and the test with it: try again"}
+        assert "Traceback" not in daemon.log
+    finally:
+        site.close()

@@ -42,28 +42,28 @@ def test_every_spelling_of_what_is_not_public_is_refused(host: str) -> None:
     found = resolve(host, 80)
     assert found
     with pytest.raises(Invalid, match="may not go"):
-        Allowed(("public",)).pick(host, found)
+        Allowed(("public",)).pick(host, found, 443)
     with pytest.raises(Invalid, match="may not go"):
-        Allowed(("shop.example", "93.184.216.34")).pick(host, found)
+        Allowed(("shop.example", "93.184.216.34")).pick(host, found, 443)
 
 
 @pytest.mark.parametrize("host", OPEN)
 def test_public_addresses_are_open_if_public_is_allowed(host: str) -> None:
-    assert Allowed(("public",)).pick(host, [host]) == [host]
+    assert Allowed(("public",)).pick(host, [host], 443) == [host]
     with pytest.raises(Invalid, match="may not go"):
-        Allowed(()).pick(host, [host])
+        Allowed(()).pick(host, [host], 443)
 
 
 def test_an_address_is_said_once() -> None:
     with pytest.raises(Invalid, match=r"^127.0.0.1 is where handlers may not go$"):
-        Allowed(("public",)).pick("127.0.0.1", ["127.0.0.1"])
+        Allowed(("public",)).pick("127.0.0.1", ["127.0.0.1"], 443)
 
 
 def test_one_address_that_is_refused_refuses_the_name() -> None:
     with pytest.raises(Invalid, match=r"shop.example is at 10.0.0.7"):
-        Allowed(("public",)).pick("shop.example", ["93.184.216.34", "10.0.0.7"])
+        Allowed(("public",)).pick("shop.example", ["93.184.216.34", "10.0.0.7"], 443)
     with pytest.raises(Invalid, match="no address"):
-        Allowed(("public",)).pick("shop.example", [])
+        Allowed(("public",)).pick("shop.example", [], 443)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_one_address_that_is_refused_refuses_the_name() -> None:
     ],
 )  # fmt: skip
 def test_what_is_named_is_open(allow: str, host: str, address: str) -> None:
-    assert Allowed((allow,)).pick(host, [address]) == [address]
+    assert Allowed((allow,)).pick(host, [address], 443) == [address]
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,40 @@ def test_what_is_named_is_open(allow: str, host: str, address: str) -> None:
 )
 def test_what_is_not_named_is_not(allow: str, host: str) -> None:
     with pytest.raises(Invalid, match="may not go"):
-        Allowed((allow,)).pick(host, ["10.0.0.7"])
+        Allowed((allow,)).pick(host, ["10.0.0.7"], 443)
 
 
-@pytest.mark.parametrize("entry", ["", "http://x", "a b", "user@host", "10.0.0.0/99"])
+@pytest.mark.parametrize(
+    ("allow", "ports", "others"),
+    [
+        ("shop.example", (80, 443), (25, 22, 8443, 5432)), ("shop.example:8443", (8443,), (80, 443)),
+        ("*.example:25", (25,), (443,)), ("shop.example:*", (1, 443, 65535), ()), ("10.0.0.7:5432", (5432,), (443,)),
+        ("10.0.0.0/8:*", (25,), ()), ("10.0.0.7", (80,), (8080,)), ("shop.example.:8443", (8443,), (443,)),
+    ],
+)  # fmt: skip
+def test_a_port_is_open_if_it_is_written_or_the_webs(
+    allow: str, ports: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    rules = Allowed((allow,))
+    for port in ports:
+        assert rules.pick("shop.example", ["10.0.0.7"], port) == ["10.0.0.7"]
+    for port in others:
+        with pytest.raises(Invalid, match=f"shop.example is open to handlers, but not its port {port}"):
+            rules.pick("shop.example", ["10.0.0.7"], port)
+
+
+def test_rules_for_one_host_add_up_and_public_addresses_have_ports_too() -> None:
+    rules = Allowed(("shop.example", "shop.example:25", "public:8443"))
+    assert [rules.pick("shop.example", ["10.0.0.7"], port) for port in (25, 443)] == [["10.0.0.7"]] * 2
+    assert rules.pick("93.184.216.34", ["93.184.216.34"], 8443)
+    with pytest.raises(Invalid, match="not its port 443"):
+        rules.pick("93.184.216.34", ["93.184.216.34"], 443)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["", "http://x", "a b", "user@host", "10.0.0.0/99", ":80", "x:0", "x:65536", "x:", "x:http", "public:", "a:1:2"],
+)  # fmt: skip
 def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
     with pytest.raises(Invalid, match="http_allow"):
         Allowed((entry,))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 
 import pytest
 
@@ -56,6 +58,15 @@ def test_memory_cannot_be_left_in_pipes_or_sockets(user: int) -> None:
 def test_endless_files_in_shared_memory_are_ended(user: int) -> None:
     ((status, _, error),) = as_user(user, ("python", FILES)).reports
     assert (status, error) == (509, "it made more than 100,000 files")
+
+
+@each_user
+def test_a_crash_leaves_no_picture_of_its_memory(user: int) -> None:
+    """The secrets of its handler are there. 0 keeps one from a file; 1 from a program that takes such, too."""
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    most = 1 if hard == resource.RLIM_INFINITY else min(hard, 1)
+    body = "import resource\nreturn list(resource.getrlimit(resource.RLIMIT_CORE)) + [0]"
+    assert json.loads(as_user(user, ("python", body)).reports[0][1]) == [most, most, 0]
 
 
 HOARD = "import builtins; builtins.held = bytearray(100 << 20)"

@@ -103,7 +103,7 @@ def serving(made: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def local() -> Iterator[ContextPool]:
-    with pool(http_allow=("127.0.0.1",)) as contexts:
+    with pool(http_allow=("127.0.0.1:*",)) as contexts:
         yield contexts
 
 
@@ -207,7 +207,7 @@ def test_a_name_is_resolved_once_and_the_address_that_was_checked_is_used(
         return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
 
     monkeypatch.setattr(http, "resolve", rebinding)
-    with pool(http_allow=("127.0.0.1",)) as contexts:
+    with pool(http_allow=("127.0.0.1:*",)) as contexts:
         report = run(contexts, handler("http", url(server, "status/200", "shop.example"))).only
     assert report.status == 200
     assert asked == ["shop.example"]
@@ -233,7 +233,7 @@ def test_the_certificate_must_be_that_of_the_name_in_the_url(tmp_path: Path, mon
         context.sni_callback = lambda _, name, __: names.append(name)
         made.socket = context.wrap_socket(made.socket, server_side=True)
         for server in serving(made):
-            with pool(http_allow=("127.0.0.1",)) as contexts:
+            with pool(http_allow=("127.0.0.1:*",)) as contexts:
                 good = run(contexts, handler("http", url(server, "status/200", "shop.example", "https"))).only
                 wrong = run(contexts, handler("http", url(server, "status/200", "bank.example", "https"))).only
     http._secure.cache_clear()
@@ -275,7 +275,7 @@ def test_abandoning_a_request_ends_it(server: Any, local: ContextPool) -> None:
 
 def test_closing_ends_requests_and_gives_the_rest_back(server: Any) -> None:
     ran, began = [], threading.Event()
-    with pool(http_allow=("127.0.0.1",), http_together=2) as contexts:
+    with pool(http_allow=("127.0.0.1:*",), http_together=2) as contexts:
         thread = threading.Thread(
             target=lambda: ran.append(
                 run(contexts, handler("http", url(server, "hang")), *[b""] * 4, on_start=lambda _: began.set())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 import tracemalloc
+from base64 import b64encode
+from urllib.parse import quote
 
 import pytest
 
@@ -50,6 +53,32 @@ def test_a_secret_in_a_line_that_asks_for_a_job_is_masked_wherever_it_stands() -
         output.finish()
         assert "abcdef" not in f"{output.log} {output.spawned}", line
         assert "[secre" in f"{output.log} {output.spawned}"
+
+
+SECRET = "half-of-a-secret/1234567890"
+ENCODED = (SECRET.encode().hex(), b64encode(SECRET.encode()).decode())
+SPELLINGS = (SECRET, *ENCODED, quote(SECRET, safe=""), json.dumps("/" + SECRET))
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+def test_a_secret_on_which_a_long_line_is_cut_is_masked_too(spelled: str) -> None:
+    for kept in range(1, len(spelled), 5):
+        output = Output(Secrets({"KEY": SECRET}))
+        line = "x" * (MOST_LINE - kept) + spelled
+        output.feed(0, f"{line}\n".encode())
+        output.finish()
+        assert not any(half in output.log for half in (spelled[:kept][-4:], "half")) or kept < 4, output.log[-100:]
+        assert "x" * 100 in output.log
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+def test_so_is_one_in_the_middle_of_which_its_process_was_killed(spelled: str) -> None:
+    for killed, said in ((True, "x" * 350), (False, "x" * 500 + spelled[:10])):
+        output = Output(Secrets({"KEY": SECRET}))
+        output.feed(0, b"x" * 500 + spelled[:10].encode())
+        output.finish(killed=killed)
+        assert output.log.startswith(said)
+        assert (spelled[:4] in output.log) != killed
 
 
 def test_a_line_that_is_too_long_asks_for_no_job() -> None:

@@ -64,7 +64,7 @@ def port() -> Iterator[int]:
 @pytest.fixture(scope="module")
 def walled() -> Iterator[ContextPool]:
     """A daemon that lets handlers go to this machine."""
-    with pool(http_allow=("localhost", "127.0.0.0/8", "::1")) as contexts:
+    with pool(http_allow=("localhost:*", "127.0.0.0/8:*", "[::1]:*")) as contexts:
         yield contexts
 
 
@@ -74,25 +74,25 @@ def said(contexts: ContextPool, body: str, payload: str, *network: str, lang: st
 
 
 def test_a_host_that_is_named_is_reached_and_no_other(walled: ContextPool, port: int) -> None:
-    assert said(walled, ASKS, f"http://localhost:{port}/a?b=c", "localhost") == f"/a?b=c localhost:{port} posted"
+    assert said(walled, ASKS, f"http://localhost:{port}/a?b=c", "localhost:*") == f"/a?b=c localhost:{port} posted"
     assert (
-        said(walled, ASKS, f"http://127.0.0.1:{port}/", "localhost") == "403 127.0.0.1 is where handlers may not go\n"
+        said(walled, ASKS, f"http://127.0.0.1:{port}/", "localhost:*") == "403 127.0.0.1 is where handlers may not go\n"
     )
-    assert said(walled, ASKS, f"http://127.0.0.1:{port}/", "127.0.0.0/8").startswith("/ 127.0.0.1")
+    assert said(walled, ASKS, f"http://127.0.0.1:{port}/", "127.0.0.0/8:*").startswith("/ 127.0.0.1")
     assert said(walled, ASKS, "http://nowhere.invalid/", "*.invalid").startswith("502 it cannot be reached")
 
 
 def test_what_the_daemon_does_not_allow_no_handler_reaches(port: int) -> None:
     with pool() as contexts:  # every public address, and so not this machine
-        refused = said(contexts, ASKS, f"http://localhost:{port}/", "localhost", "127.0.0.1")
+        refused = said(contexts, ASKS, f"http://localhost:{port}/", "localhost:*", "127.0.0.1:*")
         assert refused.startswith("403 localhost is at ")
 
 
 def test_there_is_no_way_around_it(walled: ContextPool, port: int) -> None:
     around = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 5)"
-    assert "Connection refused" in said(walled, around, "x", "localhost")
+    assert "Connection refused" in said(walled, around, "x", "localhost:*")
     lookup = "import socket\nreturn str(socket.getaddrinfo('localhost.localdomain.example', 80))"
-    assert said(walled, lookup, "x", "localhost").startswith("500 ")
+    assert said(walled, lookup, "x", "localhost:*").startswith("500 ")
 
 
 def test_without_hosts_there_is_no_proxy(walled: ContextPool) -> None:
@@ -101,14 +101,30 @@ def test_without_hosts_there_is_no_proxy(walled: ContextPool) -> None:
 
 def test_connect_is_a_tunnel_to_the_one_place_it_names(walled: ContextPool, port: int) -> None:
     inner = "GET /inner HTTP/1.0++"
-    assert said(walled, RAW, f"CONNECT localhost:{port} HTTP/1.1++{inner}", "localhost").endswith("/inner None")
-    assert "403 Forbidden" in said(walled, RAW, f"CONNECT 127.0.0.2:{port} HTTP/1.1++{inner}", "localhost")
+    assert said(walled, RAW, f"CONNECT localhost:{port} HTTP/1.1++{inner}", "localhost:*").endswith("/inner None")
+    assert "403 Forbidden" in said(walled, RAW, f"CONNECT 127.0.0.2:{port} HTTP/1.1++{inner}", "localhost:*")
+
+
+def test_a_host_without_a_port_stands_for_the_ports_of_the_web(walled: ContextPool, port: int) -> None:
+    """A tunnel to any port of an allowed host would open the mail server and the database that are there, too."""
+    inner = f"CONNECT localhost:{port} HTTP/1.1++GET /inner HTTP/1.0++"
+    refused = said(walled, RAW, inner, "localhost")
+    assert "403 Forbidden" in refused
+    assert f"localhost is open to handlers, but not its port {port}: see --http-allow and network" in refused
+    assert "403 Forbidden" in said(walled, RAW, inner, f"localhost:{port + 1}", "127.0.0.0/8", "public:*")
+    assert said(walled, RAW, inner, "localhost", f"localhost:{port}").endswith("/inner None")
+    for way in ("CONNECT localhost HTTP/1.1++", "CONNECT localhost:443 HTTP/1.1++", "GET http://localhost/ HTTP/1.1++"):
+        assert "403" not in said(walled, RAW, way, "localhost"), "nobody listens there"
+    with pool(http_allow=("localhost",)) as contexts:
+        assert "403 Forbidden" in said(contexts, RAW, inner, "localhost:*"), "no more than the daemon allows"
+        refused = said(contexts, f"http://localhost:{port}/", "it", lang="http")
+        assert refused.startswith(f"403 localhost is open to handlers, but not its port {port}")
 
 
 def test_a_connection_carries_one_request_so_that_the_next_one_is_judged_too(walled: ContextPool, port: int) -> None:
     two = f"GET http://localhost:{port}/one HTTP/1.1+Host: localhost+Connection: keep-alive+Proxy-Authorization: x++"
     two += "GET http://127.0.0.1/two HTTP/1.1+Host: 127.0.0.1++"
-    reply = said(walled, RAW, two, "localhost")
+    reply = said(walled, RAW, two, "localhost:*")
     assert "/one None" in reply, "and what is for proxies only is not passed on"
     assert "/two" not in reply
 
@@ -121,12 +137,12 @@ def test_a_connection_carries_one_request_so_that_the_next_one_is_judged_too(wal
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_refused(walled: ContextPool, request_: str) -> None:
-    assert "400 Bad Request" in said(walled, RAW, request_, "localhost")
+    assert "400 Bad Request" in said(walled, RAW, request_, "localhost:*")
 
 
 def test_a_name_with_nul_in_it_does_not_pass_for_its_end(port: int) -> None:
     """C ends a name at NUL, so what is looked up would not be what was compared with the list."""
-    with pool(http_allow=("*.shop.example", "localhost")) as contexts:
+    with pool(http_allow=("*.shop.example", "localhost:*")) as contexts:
         for host in ("127.0.0.1\0.shop.example", "127.0.0.1\v.shop.example", "127.0.0.1 .shop.example"):
             raw = RAW.replace("payload", repr(f"CONNECT {host}:{port} HTTP/1.1++GET /inner HTTP/1.0++"))
             assert "400 Bad Request" in said(contexts, raw, "x", "*.shop.example"), host
@@ -135,9 +151,9 @@ def test_a_name_with_nul_in_it_does_not_pass_for_its_end(port: int) -> None:
 def test_the_host_that_is_told_is_the_one_that_was_judged(walled: ContextPool, port: int) -> None:
     """One address serves many hosts: else a list of one of them would open all."""
     request = f"POST http://localhost:{port}/ HTTP/1.1+HOST: intern.example+Content-Length: 0++"
-    assert said(walled, RAW, request, "localhost").endswith(f"/ localhost:{port} ")
+    assert said(walled, RAW, request, "localhost:*").endswith(f"/ localhost:{port} ")
     for line in ("Host : intern.example", "A: b\nHost: intern.example", "A: b+ Host: intern.example", "Host"):
-        assert "400 Bad Request" in said(walled, RAW, request.replace("+HOST", f"+{line}+HOST"), "localhost"), line
+        assert "400 Bad Request" in said(walled, RAW, request.replace("+HOST", f"+{line}+HOST"), "localhost:*"), line
 
 
 def test_its_connections_end_with_its_context(walled: ContextPool, port: int) -> None:
@@ -148,17 +164,17 @@ links = [socket.create_connection(("127.0.0.1", 3128), 10) for _ in range(40)]
 import os
 os._exit(3)
 """
-    assert said(walled, holds, "x", "localhost").startswith("503 ")
-    assert said(walled, ASKS, f"http://localhost:{port}/", "localhost").startswith("/ localhost")
+    assert said(walled, holds, "x", "localhost:*").startswith("503 ")
+    assert said(walled, ASKS, f"http://localhost:{port}/", "localhost:*").startswith("/ localhost")
 
 
 def test_programs_hear_of_it_by_their_environment(walled: ContextPool) -> None:
     body = 'status 200 "$http_proxy $HTTPS_PROXY"'
-    assert said(walled, body, "x", "localhost", lang="shell") == "http://127.0.0.1:3128 http://127.0.0.1:3128"
+    assert said(walled, body, "x", "localhost:*", lang="shell") == "http://127.0.0.1:3128 http://127.0.0.1:3128"
 
 
 def test_a_url_leads_only_where_both_the_daemon_and_the_handler_allow(walled: ContextPool, port: int) -> None:
     url = f"http://127.0.0.1:{port}/"
     assert said(walled, url, "it", lang="http") == f"/ 127.0.0.1:{port} it"
-    assert said(walled, url, "it", "127.0.0.1", lang="http") == f"/ 127.0.0.1:{port} it"
-    assert said(walled, url, "it", "localhost", lang="http") == "403 127.0.0.1 is where handlers may not go"
+    assert said(walled, url, "it", "127.0.0.1:*", lang="http") == f"/ 127.0.0.1:{port} it"
+    assert said(walled, url, "it", "localhost:*", lang="http") == "403 127.0.0.1 is where handlers may not go"

@@ -57,8 +57,8 @@ _YEAR: Final = 365 * _DAY
               help="The keys that tenants' secrets are encrypted with; else $HIPQ_SECRETS_KEY has them.")  # fmt: skip
 @click.option("--handler-network", is_flag=True, help="Let handlers use this machine's network.")
 @click.option("--http-allow", multiple=True, metavar="HOST",
-              help="A host that http handlers may reach: a name, *.name, an address or a network. Without any: every "
-              "public address.")  # fmt: skip
+              help="A host that handlers may reach: a name, *.name, an address or a network, at its ports 80 and 443; "
+              "at another one, or at all, with :8443 or :* behind it. Without any: every public address.")  # fmt: skip
 @click.option("--trust-handlers", is_flag=True, help="Run handlers without a sandbox: they can do whatever you can.")
 @click.option("--no-tokens", is_flag=True, help="Whoever can connect may do everything. Only on a loopback address.")
 @click.option("--trusted-proxy", multiple=True, metavar="ADDRESS",

@@ -18,7 +18,7 @@ from hipq.errors import Invalid
 POLL: Final = 20.0
 """Seconds that one request waits for a result."""
 JSON: Final = {"content-type": "application/json"}
-_TEST_SECONDS: Final = 120.0
+_TEST_SECONDS: Final = 300.0
 """Seconds that the reply to a handler's test may take: its minute, and until it starts."""
 
 Seen = dict[str, Any]

@@ -76,6 +76,10 @@ class Crons:
     def remove(self, tenant: str, name: str) -> None:
         self._change(tenant, name, lambda _: None)
 
+    def size(self, schedule: Schedule) -> int:
+        """Bytes of what each of its jobs carries."""
+        return len(_payload(schedule))
+
     def run_now(self, tenant: str, name: str) -> int:
         """Add one job of it; its ticks stay as they are."""
         new = self._job(self.get(tenant, name), self._store.now())
@@ -119,10 +123,14 @@ class Crons:
             key=schedule.key(tick), at=tick, priority=100 if said.priority is None else said.priority,
             timeout=said.timeout or 0.0, windows=said.windows or ALWAYS,
         )  # fmt: skip
-        payload = payloads.given(said.data or '""')
+        payload = _payload(schedule)
         (job_id,) = self._ids.for_store(tenant, 1)
         now = self._store.now()
         return job_factory.job(self._queue.number, tenant, schedule.job_type, payload, options, now, job_id)
+
+
+def _payload(schedule: Schedule) -> bytes:
+    return payloads.given(schedule.definition.in_force.data or '""')
 
 
 def _stored(tenant: str, name: str) -> str:

@@ -42,9 +42,12 @@ class Gate:
         sessions: Sessions | None = None,
         *,
         is_hosted: bool = False,
+        on_wrong: Callable[[str], None] = lambda _: None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`is_hosted`: the application around the dashboard says who somebody is."""
+        """`is_hosted`: the application around the dashboard says who somebody is. `on_wrong` is told from which address
+        a wrong token came."""
+        self._on_wrong = on_wrong
         self.tokens = tokens
         self.is_hosted = is_hosted
         self._sessions = sessions or Sessions()
@@ -104,6 +107,7 @@ class Gate:
                 self._wrong.charge(address, 1)
                 self._wrong_in_all.charge("", 1)
                 _log.warning("a wrong token for the dashboard, from %s", escaped(address[:100]) or "somewhere")
+                self._on_wrong(address)
         return found or NOBODY
 
     def _with_form(self, visit: Visit, visitor: Visitor) -> Visit:

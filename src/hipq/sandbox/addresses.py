@@ -1,4 +1,7 @@
-"""The hosts that an HTTP handler may reach. Every address of a name is checked, and then one of them is used."""
+"""The hosts that handlers may reach. Every address of a name is checked, and then one of them is used.
+
+A host without a port stands for the ports of the web: else a list of them would open a mail server, or a database, too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,10 @@ from hipq.errors import Invalid, shown
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 PUBLIC: Final = "public"
+WEB: Final = frozenset((80, 443))
+"""The ports of a host for which none is written."""
+ANY: Final = "*"
+_WITH_PORT: Final = re.compile(r"([^:]+|\[.*\]):([1-9][0-9]{0,4}|\*)")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}")
 """Names and addresses, with the zone of an IPv6 address."""
 _TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
@@ -33,50 +40,70 @@ _ISATAP: Final = 0x5EFE
 """The mark in bits 32 to 63 of an IPv6 address (bit 57 ignored) that ends with an IPv4 address inside a site."""
 
 
+class Ports(frozenset[int]):
+    """Those that are open; empty: all of them."""
+
+    def has(self, port: int) -> bool:
+        return not self or not port or port in self
+
+
 class Allowed:
-    """The rules in `http_allow`."""
+    """The rules in `http_allow`, and in the `network` of a handler."""
 
     def __init__(self, allow: Iterable[str], what: str = "http_allow") -> None:
-        self._public = False
-        self._names: set[str] = set()
-        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        self._public: list[Ports] = []
+        self._names: dict[str, list[Ports]] = {}
+        self._networks: list[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, Ports]] = []
         for entry in allow:
-            word = entry.strip().lower().rstrip(".")
-            if word == PUBLIC:
-                self._public = True
-            elif network := _network(word):
-                self._networks.append(network)
-            elif word and not set(word) & set("/:@ "):
-                self._names.add(word)
+            word, ports = _parts(entry.strip().lower())
+            if word == PUBLIC and ports is not None:
+                self._public.append(ports)
+            elif ports is not None and (network := _network(word)):
+                self._networks.append((network, ports))
+            elif word and ports is not None and not set(word) & set("/:@ []"):
+                self._names.setdefault(word, []).append(ports)
             else:
-                raise Invalid(f"{entry!r:.80} in {what} is neither a host, nor an address, nor 'public'")
+                raise Invalid(
+                    f"{entry!r:.80} in {what} is neither a host, nor an address, nor 'public', with a port or ':*' "
+                    "behind it if that is not 80 or 443"
+                )
 
     def within(self, narrower: Iterable[str]) -> Allowed:
         """What these rules allow and, unless there are none, the narrower ones, too."""
         rules = list(narrower)
         return _Both(self, Allowed(rules)) if rules else self
 
-    def by_name(self, host: str) -> bool:
-        """Whether the rules allow this name, whatever its addresses."""
+    def by_name(self, host: str, port: int = 0) -> bool:
+        """Whether the rules allow this name, whatever its addresses; at any port, if none is given."""
         host = host.lower().rstrip(".")
         parents = [host.split(".", count)[-1] for count in range(1, host.count(".") + 1)]
-        return host in self._names or any(f"*.{parent}" in self._names for parent in parents)
+        names = (host, *(f"*.{parent}" for parent in parents))
+        return any(ports.has(port) for name in names for ports in self._names.get(name, ()))
 
-    def address(self, address: Address) -> bool:
+    def address(self, address: Address, port: int = 0) -> bool:
         real = plain(address)
-        if any(real in network for network in self._networks if network.version == real.version):
+        networks = ((one, ports) for one, ports in self._networks if one.version == real.version and ports.has(port))
+        if any(real in network for network, _ in networks):
             return True
-        return self._public and is_public(real) and not (is_own(real) or is_own(address))
+        if not any(ports.has(port) for ports in self._public):
+            return False
+        return is_public(real) and not (is_own(real) or is_own(address))
 
-    def pick(self, host: str, found: list[str]) -> list[str]:
+    def pick(self, host: str, found: list[str], port: int) -> list[str]:
         """The addresses to connect to, if all of them are allowed. Invalid names the one that is not."""
         if not found:
             raise Invalid(f"{host:.100} has no address")
-        if not self.by_name(host):
+        if not self.by_name(host, port):
             for one in found:
-                if not self.address(ipaddress.ip_address(one.partition("%")[0])):
-                    where = "" if host == one else f" at {one},"
-                    raise Invalid(f"{host:.100} is{where} where handlers may not go")
+                address = ipaddress.ip_address(one.partition("%")[0])
+                if self.address(address, port):
+                    continue
+                if self.by_name(host) or self.address(address):
+                    raise Invalid(
+                        f"{host:.100} is open to handlers, but not its port {port}: see --http-allow and network"
+                    )
+                where = "" if host == one else f" at {one},"
+                raise Invalid(f"{host:.100} is{where} where handlers may not go")
         return found
 
 
@@ -87,8 +114,8 @@ class _Both(Allowed):
         super().__init__(())
         self._one, self._other = one, other
 
-    def pick(self, host: str, found: list[str]) -> list[str]:
-        return self._other.pick(host, self._one.pick(host, found))
+    def pick(self, host: str, found: list[str], port: int) -> list[str]:
+        return self._other.pick(host, self._one.pick(host, found, port), port)
 
 
 def plain(address: Address) -> Address:
@@ -132,6 +159,17 @@ def resolve(host: str, port: int) -> list[str]:
         raise Invalid(f"{shown(host)} is no host")
     every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(where[0]) for *_, where in every))
+
+
+def _parts(entry: str) -> tuple[str, Ports | None]:
+    """A host, and its ports; None if these cannot be."""
+    said = _WITH_PORT.fullmatch(entry)
+    if said is None:
+        return entry.rstrip("."), Ports(WEB)
+    host, port = said[1].rstrip("."), said[2]
+    if port == ANY:
+        return host, Ports()
+    return host, Ports((int(port),)) if int(port) < 65_536 else None
 
 
 def _network(word: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

@@ -23,6 +23,8 @@ from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, checked, from_exit, how
 _MOST_LOADED: Final = 100
 """Handlers a context may load before it is replaced."""
 _MOST_ERROR: Final = 1000
+_SENT: Final = 4000
+"""Letters of an error that contexts send: MOST_ERROR of the bootstraps."""
 _LEAST_AFTER: Final = 1.0
 """Seconds afterEach may take, even if the last job has used up its time."""
 
@@ -227,6 +229,7 @@ class ContextBatch:
                     self._jobs.end(task.name, has_begun=False)
                     return False
                 begun()  # a new context cannot even receive the job: neither would the next
+            output.finish(killed=True)
             report = JobReport(task.id, gone.status, error=_short(gone.error), crashed=True)
         report.seconds = time.monotonic() - since + self._share
         if last and self._handler.afterEach and self._context.alive:
@@ -245,7 +248,7 @@ class ContextBatch:
         try:
             left = max(task.seconds - report.seconds, _LEAST_AFTER)
             reply = self._context.part("end", self._handler, left, output)
-            said = self._secrets.mask_text(reply.error) or f"status {reply.status}"
+            said = _masked(reply.error, self._secrets) or f"status {reply.status}"
             wrong = "" if reply.kind == "done" and reply.status == 200 else said
         except Gone as gone:
             wrong = gone.error
@@ -264,8 +267,13 @@ def _decided(report: JobReport, reply: ContextReply, secrets: Secrets) -> JobRep
         return report
     report.status, wrong = checked(reply.status)
     report.data = secrets.mask(reply.data)
-    report.error = _short(secrets.mask_text(reply.error) or wrong)
+    report.error = _short(_masked(reply.error, secrets) or wrong)
     return report
+
+
+def _masked(error: str, secrets: Secrets) -> str:
+    """An error, of which a context sends so many of its own letters: that may be a quarter as many of ours."""
+    return secrets.mask_text(error, cut=len(error) >= _SENT // 4)
 
 
 def _short(text: str) -> str:

@@ -159,7 +159,7 @@ class _Network(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        addresses = self._allowed.pick(host, await in_thread(lambda: resolve(host, port)))
+        addresses = self._allowed.pick(host, await in_thread(lambda: resolve(host, port)), port)
         for address in addresses[:-1]:
             try:
                 return await super().connect_tcp(address, port, timeout, local_address, socket_options)

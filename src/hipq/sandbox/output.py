@@ -87,11 +87,12 @@ class Output:
         if more:
             self._lines(stream, more)
 
-    def finish(self) -> None:
+    def finish(self, *, killed: bool = False) -> None:
+        """There is no more; if it was `killed`, in the middle of a line perhaps."""
         for stream in (0, 1):
             line, cut = self._streams[stream].finish()
             if line is not None:
-                self._line(stream, line, cut)
+                self._line(stream, self._secrets.mask(line, cut=killed), cut)
 
     @property
     def log(self) -> str:
@@ -119,6 +120,8 @@ class Output:
             self._keep(lines[at:])
 
     def _line(self, stream: int, line: bytes, cut: bool) -> None:
+        if cut:
+            line = self._secrets.mask(line, cut=True)
         if stream == 0 and line.startswith(MARK) and not self.too_many:
             if self._marked < MOST_SPAWNED:
                 self._spawn(line, cut)

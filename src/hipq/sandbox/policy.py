@@ -50,8 +50,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """Jobs of the type that run at the same time, over all daemons; 0 = any number."""
     retry: RetryPolicy = RetryPolicy()
     network: tuple[str, ...] = ()
-    """The hosts that it may reach, of those that the daemon allows. Code without any reaches none, a URL may lead to
-    all of them."""
+    """The hosts that it may reach, of those that the daemon allows: at 80 and 443, or at the port behind one. Code
+    without any reaches none, a URL may lead to all of them."""
     variables: dict[str, str] = {}
     """Environment variables."""
     secrets: tuple[str, ...] = ()

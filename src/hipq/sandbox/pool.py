@@ -117,7 +117,8 @@ class ContextPool:
         self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd, secrets: Secrets
     ) -> list[ContextJob]:
         usual = self.settings
-        settings, mark = usual.of(handler.policy, secrets), mark_of(handler.policy, secrets)
+        policy = handler.policy
+        settings, mark = usual.of(policy, secrets), mark_of(policy, secrets, usual.packages(policy))
         home = (*handler.home[:2], f"{handler.home[2]} {mark}") if mark else handler.home
         left, unwanted = list(tasks), list[ContextJob]()
         while left:

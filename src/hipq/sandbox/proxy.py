@@ -105,10 +105,10 @@ class ForwardProxy:
                     self._forget(outside)
 
     def _dial(self, target: SplitResult) -> socket.socket:
-        host, port = target.hostname or "", target.port or 80
+        host, port = target.hostname or "", target.port or (80 if target.scheme else 443)  # CONNECT has no scheme
         found = resolve(host, port)
         try:
-            addresses = self._allowed.pick(host, found)
+            addresses = self._allowed.pick(host, found, port)
         except Invalid as error:
             raise _Forbidden(str(error)) from None
         for address in addresses[:-1]:

@@ -15,6 +15,10 @@ LEAST_ALONE: Final = 4
 
 _DIGIT: Final = rb"[A-Za-z0-9+/_-]"
 """A digit of base64."""
+_MOST_PLAIN: Final = 2
+"""Bytes of a letter or digit, at most: in hexadecimal."""
+_MOST_QUOTED: Final = 24
+"""Bytes of any other letter: escaped, and quoted so often that people would not read it."""
 _SHORT: Final = {"\n": b"n", "\r": b"r", "\t": b"t"}
 
 
@@ -30,14 +34,23 @@ class Secrets:
     def __bool__(self) -> bool:
         return bool(self.values)
 
-    def mask(self, data: bytes) -> bytes:
-        """The same, with each secret replaced by its name."""
+    def mask(self, data: bytes, *, cut: bool = False) -> bytes:
+        """The same, with each secret replaced by its name. `cut`: more came behind it, which is not at hand. Then its
+        end goes, too: the first half of a secret, which is not recognised, may be there."""
         for name, pattern in self._patterns:
             data = pattern.sub(name, data)
-        return data
+        return data[: max(len(data) - self._longest, 0)] if cut and self.values else data
 
-    def mask_text(self, text: str) -> str:
-        return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace") if self.values else text
+    def mask_text(self, text: str, *, cut: bool = False) -> str:
+        if not self.values:
+            return text
+        return self.mask(text.encode("utf-8", "surrogatepass"), cut=cut).decode("utf-8", "replace")
+
+    @cached_property
+    def _longest(self) -> int:
+        """Bytes that the longest secret may have as somebody spells it."""
+        return max((sum(_MOST_QUOTED if len(one.encode()) > 1 or not one.isalnum() else _MOST_PLAIN for one in value)
+                    for value in self.values.values()), default=0)  # fmt: skip
 
     @cached_property
     def _patterns(self) -> list[tuple[bytes, re.Pattern[bytes]]]:

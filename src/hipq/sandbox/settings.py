@@ -46,7 +46,8 @@ class ContextSettings(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     """Folders that no handler may see, wherever they are: those of the daemon's own files."""
     http_allow: tuple[str, ...] = ("public",)
-    """Hosts that http handlers may reach: names, `*.names`, addresses, networks; 'public' is every public address."""
+    """Hosts that handlers may reach: names, `*.names`, addresses, networks; 'public' is every public address. Without a
+    port (`shop.example:8443`, `10.0.0.0/8:*`) it is their ports 80 and 443."""
     http_together: int = 10
     """Requests of one batch that are under way at the same time."""
     interpreters: Mapping[str, str] = {}
@@ -86,8 +87,13 @@ class ContextSettings(msgspec.Struct, frozen=True):
             raise CannotRun(f"this daemon has no environment {name} (there are: {there}): see --environment")
         return os.path.abspath(self.environments[name])
 
+    def packages(self, policy: Policy) -> str:
+        """The folder to which its environment leads now: of a link that was moved, what ran before is not to be had."""
+        return os.path.realpath(self.environment(policy.environment)) if policy.environment else ""
 
-def mark_of(policy: Policy, secrets: Secrets) -> str:
-    """A value that differs for handlers that must not share a context; "" if there is nothing that keeps them apart."""
-    differs = (policy.memory, policy.cpu, policy.network, policy.variables, policy.environment, secrets.values)
+
+def mark_of(policy: Policy, secrets: Secrets, packages: str = "") -> str:
+    """A value that differs for handlers that must not share a context; "" if there is nothing that keeps them apart.
+    `packages`: the folder that they have them from."""
+    differs = (policy.memory, policy.cpu, policy.network, policy.variables, packages, secrets.values)
     return sha256(msgspec.json.encode(differs)).hexdigest()[:16] if any(differs) else ""

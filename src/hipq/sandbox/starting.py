@@ -209,7 +209,9 @@ class _Plan:
         """The limits of each process. The use of all together is watched from outside."""
         settings = self._settings
         memory = settings.memory + (_RESERVED if self._language == "node" else 0)
-        limits = {"CORE": 0, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}
+        # The kernel asks no limit but 1 before it hands a picture of a process, secrets and all, to a program that
+        # takes such (systemd-coredump, apport); and to a file it writes none of 1 byte.
+        limits = {"CORE": 1, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}
         if not settings.trust:  # outside of a sandbox this would count all processes of the user
             limits["NPROC"] = settings.processes
             limits["MEMLOCK"] = 0  # MSG_ZEROCOPY's memory counts as locked, and as memory of no process

@@ -100,8 +100,9 @@ def check_environments(environments: Mapping[str, str], hidden: Iterable[str]) -
     """Refuse, when a daemon starts, folders that have no packages, or that have what no handler may see."""
     hides = list(hidden)
     for name, folder in environments.items():
+        leads = [os.path.realpath(path) for path in (folder, os.path.join(folder, MODULES))]
         for one in hides:
-            if is_below(one, os.path.realpath(folder)):
+            if any(is_below(one, path) for path in leads):
                 raise Invalid(f"the environment {name} has files of the daemon's own, in {one}: give it another folder")
         if not any(has_packages(folder).values()):
             raise Invalid(

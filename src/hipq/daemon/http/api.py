@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +42,7 @@ from hipq.daemon.http.reply import NOTHING, ClientGone, HttpError, Reply, Send, 
 from hipq.daemon.http.request import Limits, Receive, Scope, Shared, check_head, one_each
 from hipq.daemon.http.routes_table import Call, Route, check_params
 from hipq.daemon.http.stream import Stream
+from hipq.daemon.http.wrong_tokens import NoToken, WrongToken, WrongTokens
 from hipq.daemon.tenancy.authenticator import Authenticator
 from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
 from hipq.daemon.tenancy.quotas import Gate
@@ -111,6 +112,7 @@ class Api:
         )  # fmt: skip
         self._router.default = self._nothing
         self._front: Any = ProxyHeadersMiddleware(self._router, list(proxies)) if proxies else self._router  # type: ignore[arg-type]
+        self.wrong_tokens = WrongTokens(partial(record, service.store, "api", "nobody", "", "", "wrong tokens", ""))
         self._told = 0.0
         self._refused: dict[tuple[str, str], float] = {}
         """When the audit log was told last that a token has no role for an action."""
@@ -141,6 +143,8 @@ class Api:
     def stop(self) -> None:
         """Those who follow events, or wait for results, are let go: the daemon is about to stop."""
         self.stopping.set()
+        if not self.service.store_away:  # else whoever connects now would wait for that, too
+            self.wrong_tokens.close()
         if self._dashboard is not None:
             self._dashboard.stop()
 
@@ -178,6 +182,9 @@ class Api:
         except NoRole as error:
             await self._audit_refusal(error, route, scope)
             reply = self.refused(route, error)
+        except WrongToken as error:
+            self.wrong_tokens.add(_address(scope))
+            reply = self.refused(route, error)
         except Exception as error:
             reply = self.refused(route, error)
         finally:
@@ -206,8 +213,7 @@ class Api:
         authorization = headers.get(b"authorization", b"")
         caller = self._door.quickly(authorization) or await self._door.caller(authorization)
         if caller is None:
-            text = "this needs a token that is good: Authorization: Bearer TOKEN"
-            raise HttpError(401, text, ((b"www-authenticate", b"Bearer"),))
+            raise WrongToken if authorization else NoToken
         allowed = caller.is_operator if route.who == "operator" else self._door.may_act_for(caller, tenant)
         if not allowed and route.who != "caller":
             raise HttpError(404, NOTHING)  # before its roles are looked at: nobody can tell what is another tenant's
@@ -219,8 +225,7 @@ class Api:
     async def _audit(self, caller: Caller | None, route: Route, scope: Scope, details: Mapping[str, Any]) -> None:
         assert caller is not None
         role = " or ".join(sorted(caller.roles & set(route.roles)))
-        client, store = scope.get("client"), self.service.store
-        address, who, path = client[0] if client else "", caller.name, scope["path"]
+        store, address, who, path = self.service.store, _address(scope), caller.name, scope["path"]
         await self.turns.call(
             caller.tenant, lambda: record(store, "api", who, role, address, route.action, path, details)
         )
@@ -304,6 +309,11 @@ class Api:
 def _may_be_another(route: Route) -> tuple[bool, bool]:
     """A path goes before another that may match what it matches: no tenant, and no job's id, is one of its words."""
     return "{client}" in route.path, "{id}" in route.path
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 class NoRole(HttpError):

@@ -48,7 +48,7 @@ class OperatorsDashboard(Dashboard):
     def __init__(self, api: Api, door: Authenticator, *, tokens: bool) -> None:
         self._api, self._door = api, door
         known = OperatorTokens(api.service.tenants) if tokens else None
-        gate = Gate(known, Sessions.of_environment(), is_hosted=not tokens)
+        gate = Gate(known, Sessions.of_environment(), is_hosted=not tokens, on_wrong=api.wrong_tokens.add)
         site = Site([api.service.app], gate=gate, more=pages_of(api.service))
         super().__init__(site, None if tokens else self._anybody)
 

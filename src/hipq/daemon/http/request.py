@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio import Task
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +17,8 @@ from hipq.daemon.http.reply import CLOSE, ClientGone, HttpError, later
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
+SLOW: Final = 1.0
+"""Seconds that a body may take before its sender's token is looked at once more."""
 LARGE: Final = 256 << 10
 """Bytes of a body that is made sense of in a thread: others are not to wait for that."""
 
@@ -71,9 +74,13 @@ class Shared:
 class Body:
     """The body of one request. What it holds is given back by `close`."""
 
-    __slots__ = ("_found", "_held", "_limits", "_receive", "_tenant", "size")
+    __slots__ = ("_found", "_held", "_let_in", "_limits", "_receive", "_tenant", "size")
 
-    def __init__(self, receive: Receive, limits: Limits, held: Shared, tenant: str) -> None:
+    def __init__(
+        self, receive: Receive, limits: Limits, held: Shared, tenant: str, let_in: Callable[[], Awaitable[Any]]
+    ) -> None:  # fmt: skip
+        """`let_in` raises if who sends it is not let in any more."""
+        self._let_in = let_in
         self._receive = receive
         self._limits = limits
         self._held = held
@@ -84,7 +91,10 @@ class Body:
     async def read(self) -> bytes:
         """All of it; HttpError if it is too large, or takes too long."""
         if self._found is None:
+            began = time.monotonic()
             self._found = await self._all()
+            if time.monotonic() - began > SLOW:
+                await self._let_in()
         return self._found
 
     async def _all(self) -> bytes:

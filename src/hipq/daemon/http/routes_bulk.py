@@ -12,7 +12,19 @@ from hipq.daemon.bulk import MOST, Found
 from hipq.daemon.http.job_json import MAYBE_TEXT, NUMBER, TEXT, typed
 from hipq.daemon.http.reply import Reply, reply
 from hipq.daemon.http.routes_jobs import REASON
-from hipq.daemon.http.routes_table import Call, Gives, Query, Route, flag, job_type, number, one_of, text, when
+from hipq.daemon.http.routes_table import (
+    ID_LIMIT,
+    Call,
+    Gives,
+    Query,
+    Route,
+    flag,
+    job_type,
+    number,
+    one_of,
+    text,
+    when,
+)
 from hipq.errors import Conflict, HipqError, Invalid, shown
 from hipq.job import names
 from hipq.job.states import CODES, FINAL, PHASES
@@ -36,9 +48,10 @@ class Place(NamedTuple):
 
 def _place(said: str) -> Place:
     found = _PLACE.fullmatch(said)
-    if not found:
+    place = Place(*map(int, found.groups())) if found else None
+    if place is None or max(place) > ID_LIMIT:
         raise Invalid(f"after must be `next` of an earlier reply, not {shown(said)}")
-    return Place(*map(int, found.groups()))
+    return place
 
 
 # -- what is done ----------------------------------------------------------------------------------------------------

@@ -97,8 +97,10 @@ async def remove_cron(call: Call) -> Reply:
 
 
 async def run_cron(call: Call) -> Reply:
-    async with call.api.gate.entered(call.tenant, 1, 0):
-        return reply({"id": str(await _do(call, call.api.service.crons.run_now))}, 201)
+    crons = call.api.service.crons
+    schedule = await _do(call, crons.get)
+    async with call.api.gate.entered(call.tenant, 1, crons.size(schedule)):
+        return reply({"id": str(await _do(call, crons.run_now))}, 201)
 
 
 async def _do(call: Call, do: Any, *arguments: Any) -> Any:

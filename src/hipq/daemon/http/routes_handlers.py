@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from msgspec import Meta
@@ -11,15 +12,18 @@ from msgspec import Meta
 from hipq.daemon.handlers.described import described
 from hipq.daemon.handlers.handlers import PARTS
 from hipq.daemon.http.job_json import MOMENT, NUMBER, TEXT, array, in_json, typed
-from hipq.daemon.http.reply import HttpError, Reply, reply
+from hipq.daemon.http.reply import HttpError, Reply, later, reply
+from hipq.daemon.http.request import first_of
 from hipq.daemon.http.routes_table import Accepts, Call, Gives, Query, Route, flag
 from hipq.daemon.http.strict_json import strict
 from hipq.errors import Invalid
 from hipq.in_thread import in_thread
 from hipq.job import names
-from hipq.sandbox.handler import LANGUAGES, MOST_SOURCE, Handler
+from hipq.sandbox.handler import LANGUAGES, MOST_SOURCE, Handler, JobReport
 from hipq.sandbox.policy import Policy
 
+LEFT: Final = 5.0
+"""Seconds that a test may still take when the daemon is to stop."""
 NONE_THERE: Final = "there is no handler for this job type"
 
 
@@ -156,12 +160,24 @@ async def test_handler(call: Call) -> Reply:
         handler = (await _versions(call))[0]
     else:
         handler = await call.blocking(call.api.handlers.made, call.tenant, call.type, given.handler.parts)
-    report = await in_thread(lambda: call.api.service.tried(handler, given.bytes))
+    report = await _tried(call, handler, given.bytes)
     jobs = [{"type": jobtype, **in_json("payload", payload)} for jobtype, payload in report.spawned]
     return reply({
         "status": report.status, **in_json("data", report.data), "error": report.error, "log": report.log,
         "crashed": report.crashed, "jobs": jobs, "seconds": round(report.seconds, 6),
     })  # fmt: skip
+
+
+async def _tried(call: Call, handler: Handler, payload: bytes) -> JobReport:
+    async def stopping() -> None:
+        await call.api.stopping.wait()
+        await asyncio.sleep(LEFT)
+
+    trial = in_thread(lambda: call.api.service.tried(handler, payload))
+    async with first_of(trial, stopping()) as (running, _):
+        if running.done():
+            return cast(JobReport, running.result())
+    raise HttpError(503, "the daemon stops, and the test with it: try again", later(5))
 
 
 async def _versions(call: Call) -> list[Handler]:

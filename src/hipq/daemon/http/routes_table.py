@@ -234,7 +234,7 @@ class Call:
         self.kind = kind_of(headers)
         self.query = read_query(route, query)  # what is wrong with it is said before the body is read
         self.receive = receive
-        self.body = Body(receive, api.limits, api.held, self.tenant)
+        self.body = Body(receive, api.limits, api.held, self.tenant, self.let_in)
         self.is_change = route.is_change
         self.details: dict[str, Any] = {}
         """What the audit log is to have of a change, beside who did it where. No payload, and no secret."""
@@ -261,6 +261,10 @@ class Call:
         await self.body.read()  # there is none, but who goes away is noticed only behind it
         with self.api.reader(self.tenant):
             yield
+        await self.let_in()
+
+    async def let_in(self) -> None:
+        """HttpError if whoever calls is not let in any more."""
         await self.api.let_in(self.route, self.headers, self.tenant)
 
 

@@ -22,6 +22,8 @@ from hipq.errors import Invalid, OverQuota, StoreUnavailable
 BURST: Final = 1.0
 """Seconds' worth of jobs that may come at once."""
 ADDED: Final = "jobs and answers"
+COUNT_SECONDS: Final = 1.0
+"""Seconds that who is over a quota waits for the count that is under way."""
 RETRY: Final = 5
 """Seconds after which a full queue is worth another try."""
 NONE: Final = Quotas()
@@ -101,7 +103,20 @@ class Gate(_Limited):
         quotas = self._quotas(tenant)
         _check_at_all(quotas, jobs, size, "this request has")
         await self._counted(quotas)
-        self._enter(tenant, quotas, jobs, size)
+        try:
+            self._enter(tenant, quotas, jobs, size)
+        except OverQuota:
+            if not await self._is_counted_anew(quotas):
+                raise
+            self._enter(tenant, quotas, jobs, size)
+
+    async def _is_counted_anew(self, quotas: Quotas) -> bool:
+        """Whether a count has just ended that was under way: the one before may be of hours ago, when a tenant that
+        has nothing by now had all it may have."""
+        counting = [task for one in self._used(quotas) if (task := self._counting.get(one)) and not task.done()]
+        if counting:
+            await asyncio.wait(counting, timeout=COUNT_SECONDS)
+        return bool(counting)
 
     def enter_now(self, tenant: str, jobs: int, size: int) -> bool:
         """The same for who cannot wait: False, and nothing is counted, if it is not known yet how much there is."""
