@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a line of settings": ("DATABASE_URL=postgresql://ann:sezzy@db/shop", "this is not a PostgreSQL URL"),
     "a URI of SQLite's": ("sqlite:///file:memorydb_default?mode=memory&cache=shared", "takes the path of a file"),
     "the same as a path": ({"driver": "sqlite", "database": "file:shop.db?mode=ro"}, "takes the path of a file"),
-    "bytes": (b"sqlite://", "must be a URL or a mapping, not bytes"),
+    "bytes": (b"sqlite://", "must be a URL, a mapping, or several of them in a list, not bytes"),
 }
 
 
