@@ -6,6 +6,7 @@ import threading
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from hipq.job import transitions
 from hipq.job.model import Change, Row
@@ -218,7 +219,7 @@ class TestEngines:
         theirs = other.take_lease(60, "there:2")
         found = [one for one in store.engines() if one.engine_id not in before]
         assert all(0 < one.lease <= 60 for one in found)
-        assert [one._replace(lease=0.0) for one in found] == [
+        assert [replace(one, lease=0.0) for one in found] == [
             EngineSeen(mine, "here:1", {"1": ["charge", "alarm"]}, {"1": ["alarm"]}),
             EngineSeen(theirs, "there:2", {}, {}),
         ]

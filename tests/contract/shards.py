@@ -109,8 +109,7 @@ class AllShards(ShardRouter):
         parts = [
             store.maintain([self.own(one, shard) for one in queues], now, limit) for shard, store, _ in self._each()
         ]
-        late, answers, progress = (sum(values) for values in zip(*(one[:3] for one in parts), strict=True))
-        return Maintained(late, answers, progress, any(one.folded for one in parts))
+        return merge.maintained(parts)
 
 
 def _with_lost(first: Turned, parts: Sequence[Turned]) -> Turned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final
 
@@ -113,7 +112,7 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
 
 def replace_placed(turned: Turned) -> Turned:
     """Without what became of answers that were left behind: that is in `answers`."""
-    return dataclasses.replace(turned, placed=[])
+    return replace(turned, placed=[])
 
 
 def ok(row: Row, now: int = NOW) -> Change:

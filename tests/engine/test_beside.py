@@ -91,7 +91,7 @@ def test_a_type_may_be_registered_while_an_engine_lists_them() -> None:
     specs: dict[str, Spec] = {}
 
     class Registering(Spec):
-        @property
+        @property  # type: ignore[misc]
         def fn(self) -> Any:
             specs.setdefault("new", Spec("new", fn=print))
             return print

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import replace as with_fields
 from typing import Any
 
 import msgspec
@@ -308,11 +307,11 @@ class World:
         lacking = {dict(enumerate(self.scene.lacking, 1)).get(index, "")}
         if self.scene.unread and index == 1:
             lacking |= {ASK, LETTER}
-        queue = with_fields(queue, specs={name: spec for name, spec in queue.specs.items() if name not in lacking})
+        queue = replace(queue, specs={name: spec for name, spec in queue.specs.items() if name not in lacking})
         life.types = queue.types
         if self.scene.tenants:
             life.scheduler = SimulatedScheduler(self)
-            queue = with_fields(queue, scheduler=Guarded(life.scheduler))
+            queue = replace(queue, scheduler=Guarded(life.scheduler))
         setup = Setup(
             store, [queue], life.hands, self.app.events, self.clock.steady,
             concurrency=4, lease=LEASE, poll=5.0, chance=chance,

@@ -8,6 +8,7 @@ not start after all it gives back, at no cost to the job.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -68,8 +69,9 @@ class Prefetch:
             self._means[kind] = lasted
 
     def claimed(self, kinds: Iterable[Kind]) -> None:
-        for kind in kinds:
-            self._expected += (self._means.get(kind, self._mean) - self._expected) / STEADY
+        for kind, jobs in Counter(kinds).items():
+            weight = 1 - (1 - 1 / STEADY) ** jobs
+            self._expected += (self._means.get(kind, self._mean) - self._expected) * weight
 
     def room(self, free: int) -> int:
         """How many jobs to claim in one turn when this many hands are free; negative if too many jobs wait for a

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from hipq.job.model import New
 from hipq.job.order import Order
@@ -18,18 +19,17 @@ if TYPE_CHECKING:
     from hipq.engine.lanes import Scheduler
 
 
-@dataclass(frozen=True)
-class EngineQueue:
+class EngineQueue(msgspec.Struct, frozen=True, eq=False):
     number: int
     name: str
     order: Order
     specs: Mapping[str, Spec]
     throttler: Throttler | None = None
-    crons: Mapping[str, DeclaredSchedule] = field(default_factory=dict)
+    crons: Mapping[str, DeclaredSchedule] = {}
     """The schedules in code, by name. Read at each look: one may be declared after the engine was made."""
     make: Callable[[Schedule, int], New] | None = None
     """Makes the job of a schedule's tick. None = schedules do not tick in this engine."""
-    strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
+    strategies: Mapping[str, RetryHandler] = {}
     """The registered retry strategies, by name. Read at each look, like the schedules."""
     scheduler: Scheduler | None = None
     """In a daemon: chooses the next lane. Such an engine serves all job types, so `specs` has a spec for any name."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hipq.errors import KeyTaken, StoreBusy, StoreRefused
 from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions, waiting
+from hipq.job.answer import Kept
 from hipq.job.event_names import RAN, SENT, JobEvent
 from hipq.job.fault import Fault, FaultKind, clean, timeout
 from hipq.job.model import Change, Ran, Row, remember
@@ -63,14 +64,18 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
         after = replace(after, history=remember(after.history, now, RAN, **execution.run.note))
     if after.state != FINAL and (spec.fence or spec.cancelled):
         after = _agreed(after, spec)
-    is_kept = isinstance(result, KEEPS_ITS_ANSWER) and after.state == row.state
-    used = 0 if execution.answer is None or is_kept else execution.answer.id
+    used = _used(execution.answer, result, row, after) if execution.answer else 0
     failed = settled.errored or after
     seeking = _seeking(execution, failed, after, settled.event) if failed.state in (ERROR, RETRY) else None
     ran = _ran(execution, result)
     return Change(
         row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking, settled.unused, ran
     )
+
+
+def _used(answer: Kept, result: RunResult, before: Row, after: Row) -> int:
+    """The answer that the job has used up; 0 = it keeps its answer."""
+    return 0 if isinstance(result, KEEPS_ITS_ANSWER) and after.state == before.state else answer.id
 
 
 def _with_requests(execution: Execution, now: int) -> Execution:
@@ -89,7 +94,8 @@ def _ran(execution: Execution, result: RunResult) -> Ran | None:
     if not run.started or execution.only_decides or is_told or isinstance(result, GivenBack):
         return None
     took = run.stopped - run.started if run.stopped else execution.limit  # without an end, it ran longer than it may
-    return Ran(took / 1e6, getattr(result, "fault", None), run.raised)
+    fault = None if isinstance(result, Succeeded) else getattr(result, "fault", None)
+    return Ran(took / 1e6, fault, run.raised)
 
 
 def _settled(execution: Execution, result: RunResult, order: Order, now: int) -> _Settled:

@@ -13,7 +13,7 @@ runs out; after it they are saved, and what was claimed but never launched is re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hipq.engine.batch import Batch
@@ -197,7 +197,8 @@ class Turn:
         self._watches.saved(changes, turned)
         for change in changes:
             ran = change.ran
-            for name, row in _events(change, turned):
+            row, names = _events(change, turned)
+            for name in names:
                 if events.wanted(name):
                     events.emit(name, now, self._watches.name(row), row, ran)
                 ran = None  # the run is announced only once
@@ -258,19 +259,18 @@ class Turn:
         return self._due.next(has_room=True), 1 if is_asking else self._watches.next_ask()
 
 
-def _events(change: Change, turned: Turned) -> Iterator[tuple[str, Row]]:
-    """The events of one change, with the row as it was saved."""
+def _events(change: Change, turned: Turned) -> tuple[Row, tuple[str, ...]]:
+    """The events of one change, and the row as it was saved."""
     name, after = change.event, change.after
     if after.id in turned.lost:
-        yield JobEvent.LOST, after
-        return
+        return after, (JobEvent.LOST,)
     if after.id in turned.answered:
         after = turned.answered[after.id]
         if change.seeking and change.seeking.state == ERROR:
             name = JobEvent.ERROR  # nothing follows from the error: the job's answer was there
-    yield name, after
     if name == JobEvent.TIMED_OUT and after.phase == CANCELLING:
-        yield CANCELLING, after
+        return after, (name, CANCELLING)
     has_cancelled = name in (JobEvent.CANCEL_HANDLER_ENDED, JobEvent.CANCEL_HANDLER_FAILED)
     if has_cancelled and after.state == FINAL and after.code == Code.CANCELLED:
-        yield JobEvent.CANCELLED, after
+        return after, (name, JobEvent.CANCELLED)
+    return after, (name,)

@@ -10,6 +10,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from hipq.job import states
 from hipq.job.answer import Kept
 from hipq.job.model import New, Row
@@ -22,42 +24,36 @@ SENT_MOST: Final = 5
 """The most requests of one run that are remembered."""
 
 
-class Run:
+class Run(msgspec.Struct, eq=False):
     """What the code of an execution has done so far."""
 
-    __slots__ = (
-        "alive", "beat", "children", "clock", "note", "raised", "reported", "result", "sent", "started", "stopped",
-        "stored", "tell", "trace",
-    )  # fmt: skip
-
-    def __init__(self, started: int = 0, result: RunResult | None = None) -> None:
-        self.started = started
-        """When the code began, on the steady clock; 0 = it has not."""
-        self.stopped = 0
-        """When the code ended, on the steady clock; 0 = it has not."""
-        self.result = result
-        self.children: list[New] = []
-        """Jobs that the code added: they are saved with the result."""
-        self.note: dict[str, Any] | None = None
-        """What the job's history is to remember of this run."""
-        self.sent: list[tuple[int, str]] = []
-        """The requests that the code has sent: when, on the steady clock, and where to."""
-        self.clock: Callable[[], int] | None = None
-        """The steady clock of the process that runs the code."""
-        self.raised: BaseException | None = None
-        """What the handler raised, if it ran in this process."""
-        self.trace: Callable[[], str] | None = None
-        """Returns the span that the calling code runs in, if it is traced."""
-        self.reported: Reported | None = None
-        """The last progress that the code has reported."""
-        self.stored: Reported | None = None
-        """The last progress that the engine has stored."""
-        self.beat = False
-        """Whether the code has sent a heartbeat since the engine last looked."""
-        self.alive = 0
-        """When the engine last saw a heartbeat, on the steady clock; 0 = never."""
-        self.tell: Callable[[], None] | None = None
-        """In a child process: tells the engine's process of progress and heartbeats."""
+    started: int = 0
+    """When the code began, on the steady clock; 0 = it has not."""
+    result: RunResult | None = None
+    stopped: int = 0
+    """When the code ended, on the steady clock; 0 = it has not."""
+    children: list[New] = []
+    """Jobs that the code added: they are saved with the result."""
+    note: dict[str, Any] | None = None
+    """What the job's history is to remember of this run."""
+    sent: list[tuple[int, str]] = []
+    """The requests that the code has sent: when, on the steady clock, and where to."""
+    clock: Callable[[], int] | None = None
+    """The steady clock of the process that runs the code."""
+    raised: BaseException | None = None
+    """What the handler raised, if it ran in this process."""
+    trace: Callable[[], str] | None = None
+    """Returns the span that the calling code runs in, if it is traced."""
+    reported: Reported | None = None
+    """The last progress that the code has reported."""
+    stored: Reported | None = None
+    """The last progress that the engine has stored."""
+    beat: bool = False
+    """Whether the code has sent a heartbeat since the engine last looked."""
+    alive: int = 0
+    """When the engine last saw a heartbeat, on the steady clock; 0 = never."""
+    tell: Callable[[], None] | None = None
+    """In a child process: tells the engine's process of progress and heartbeats."""
 
     @property
     def is_under_way(self) -> bool:
@@ -74,7 +70,7 @@ class Abandonment(NamedTuple):
 
 
 class Execution:
-    __slots__ = ("abandonment", "answer", "launched", "limit", "row", "run", "spec")
+    __slots__ = ("abandoned", "abandonment", "answer", "launched", "limit", "row", "run", "spec")
 
     def __init__(self, row: Row, spec: Spec, launched: int, answer: Kept | None = None, run: Run | None = None) -> None:
         self.row = row
@@ -87,6 +83,7 @@ class Execution:
         self.limit = _limit(row, spec)
         """Microseconds that the code may execute, or that may pass until its next heartbeat."""
         self.run = run or Run()
+        self.abandoned = False
         self.abandonment: Abandonment | None = None
         """None as long as somebody wants the result."""
 
@@ -106,12 +103,8 @@ class Execution:
         """The job's queue and type, which predict best how long it takes."""
         return self.spec.queue, self.spec.name
 
-    @property
-    def abandoned(self) -> bool:
-        return self.abandonment is not None
-
     def abandon(self, gently: bool = False, until: int = 0) -> None:
-        self.abandonment = Abandonment(gently, until)
+        self.abandonment, self.abandoned = Abandonment(gently, until), True
 
     def is_stuck(self, steady: int) -> bool:
         """Whether an abandoned execution has had its time to stop."""

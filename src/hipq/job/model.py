@@ -7,7 +7,7 @@ Durations are seconds. What a job takes of limits (`throttle_factor`, `held`) is
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -132,7 +132,7 @@ UNCHANGING: Final = (
 """Columns that no transition changes: a settled row is written without them."""
 
 
-class Ran(NamedTuple):
+class Ran(msgspec.Struct, frozen=True):
     """The run whose outcome a change saves, as far as the row does not store it."""
 
     seconds: float
@@ -176,14 +176,12 @@ HISTORY_LIMIT: Final = 40
 def remember(history: str, at: int, event: str, **details: Any) -> str:
     """The history with one more entry, within its bound. The entry is not before the last one, which another process
     may have written, by a clock that is ahead. Names of events need no escaping."""
-    if history != "[]":
-        start = history.rfind('{"at":') + 6  # no text in an entry has this: its quotes would be escaped
-        at = max(at, int(history[start : history.index(",", start)]))
     more = f",{msgspec.json.encode(details).decode()[1:]}" if details else "}"
-    entry = f'{{"at":{at},"event":"{event}"{more}'
     if history == "[]":
-        return f"[{entry}]"
-    history = f"{history[:-1]},{entry}]"
+        return f'[{{"at":{at},"event":"{event}"{more}]'
+    start = history.rfind('{"at":') + 6  # no text in an entry has this: its quotes would be escaped
+    at = max(at, int(history[start : history.index(",", start)]))
+    history = f'{history[:-1]},{{"at":{at},"event":"{event}"{more}]'
     return history if history.count('"at":') <= HISTORY_LIMIT else _shortened(history)
 
 

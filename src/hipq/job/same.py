@@ -7,7 +7,6 @@ import enum
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, Final
 from uuid import UUID
 
@@ -134,6 +133,8 @@ def _typed(path: str, kind: str) -> str:
 
 
 def _unknown(name: str, known: Mapping[Any, Any], path: str) -> Invalid:
+    from difflib import get_close_matches  # programs that make no mistakes need not load it
+
     near = get_close_matches(name, [one for one in known if isinstance(one, str)], 1)
     hint = f"did you mean {near[0]}?" if near else "add it to the type, or leave it out"
     return Invalid(f"{_under(path, name)} is no field of its type: {hint}")

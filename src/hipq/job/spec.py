@@ -9,7 +9,6 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,8 +32,7 @@ _OUTCOMES: Final = (Failed, Ok, Progress, Retry, Wait)
 """Values that a handler returns and that are outcomes, not results."""
 
 
-@dataclass(slots=True)
-class Spec:
+class Spec(msgspec.Struct):
     name: str
     queue: str = ""
     fn: Handler | None = None
@@ -65,7 +63,7 @@ class Spec:
     """Makes the URL by which the answer to a job can be delivered."""
     middlewares: Middlewares = NO_MIDDLEWARES
     """The middlewares of its app."""
-    strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
+    strategies: Mapping[str, RetryHandler] = {}
     """Retry strategies by the names they are registered under: a job may name one as its own."""
     data: Codec = ANY
     """Reads and writes the payload, as the handler's annotation types it: `Job[Charge]`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 from msgspec.structs import replace
 
@@ -52,6 +54,7 @@ NOT_YET = Waiting()
 _decoder = msgspec.json.Decoder(Waiting)
 
 
+@lru_cache(maxsize=64)  # jobs that were claimed together wait alike, and each is asked several times
 def load(text: str) -> Waiting:
     """The wait from its column; '' = the job has not waited yet."""
     return _decoder.decode(text) if text else NOT_YET

@@ -17,9 +17,10 @@ throttler sees every due job, page by page. Critical jobs start without its leav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+
+import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job import names
@@ -54,14 +55,13 @@ Decision = Admit | Defer | Reject
 Throttler = Callable[[list[Job[Any]], list[Job[Any]], datetime], Iterable[Decision] | None]
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(msgspec.Struct):
     """The decisions of a throttler, by rows."""
 
-    admitted: list[Row] = field(default_factory=list)
-    deferred: list[tuple[Row, int]] = field(default_factory=list)
-    rejected: list[tuple[Row, str]] = field(default_factory=list)
-    parked: list[Row] = field(default_factory=list)
+    admitted: list[Row] = []
+    deferred: list[tuple[Row, int]] = []
+    rejected: list[tuple[Row, str]] = []
+    parked: list[Row] = []
 
     def add(self, row: Row, decision: Decision, now: int) -> None:
         match decision:

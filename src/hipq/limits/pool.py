@@ -5,11 +5,10 @@ Claims only know pools, whatever the limits behind them. All counts are whole th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True, eq=False)
-class Pool:
+class Pool(msgspec.Struct, eq=False):
     name: str
     """The name that people read, and by which a queue remembers the pool from claim to claim."""
     cap: int

@@ -7,9 +7,9 @@ until its last start is a span ago, so that a rate is never exceeded, and at mos
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from hipq.errors import Invalid
@@ -65,13 +65,12 @@ def rate(n: float, per: float = 1.0) -> Rate:
     return Rate(given(n, "rate", LEAST, MOST), seconds(per, "per", least=0.001))
 
 
-@dataclass(slots=True, eq=False)
-class StartPool(Pool):
+class StartPool(Pool, eq=False):
     """A pool of starts. Units return when the start that took them is a span ago."""
 
     span: int = 0
     """The span in microseconds."""
-    log: StartLog = field(default_factory=list)
+    log: StartLog = msgspec.field(default_factory=list)
     """The starts of the last span, before this claim."""
 
     def lets_pass(self, factor: int, lightest: int) -> bool:

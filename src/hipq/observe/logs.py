@@ -90,7 +90,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER, *, successes: boo
             extra = {} if row is None else _attributes(event.queue, row)
             if ran is not None:
                 extra["job_duration"] = ran.seconds
-            logger.log(weight, LogLine(event.name, found), exc_info=ran and _exc_info(ran), extra=extra)
+            logger.log(weight, LogLine(event.name, found), exc_info=_exc_info(ran) if ran else None, extra=extra)
         if event.name == EngineEvent.STOPPED:
             repeated.flush()
 

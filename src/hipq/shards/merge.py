@@ -34,7 +34,7 @@ def depths(parts: Sequence[Sequence[Depth]], most: int) -> list[Depth]:
         before = found.get((one.phase, one.job_type))
         if before:
             due = first((before.due, one.due))
-            found[one.phase, one.job_type] = one._replace(jobs=min(before.jobs + one.jobs, most), due=due)
+            found[one.phase, one.job_type] = replace(one, jobs=min(before.jobs + one.jobs, most), due=due)
         else:
             found[one.phase, one.job_type] = one
     return list(found.values())

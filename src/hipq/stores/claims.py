@@ -3,8 +3,9 @@ peek."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from hipq.job.model import New, Row
 from hipq.stores.values import Stored
@@ -58,26 +59,25 @@ class Asked(NamedTuple):
     """Parked jobs whose window is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turned:
+class Turned(msgspec.Struct, frozen=True):
     """The result of a turn."""
 
     lost: frozenset[int]
     """Ids whose token no longer matched."""
     won: list[Row]
     """The rows claimed, in order."""
-    children: list[tuple[New, Stored]] = field(default_factory=list)
+    children: list[tuple[New, Stored]] = []
     """What became of the jobs that were chained to the changes."""
-    refused: dict[int, int] = field(default_factory=dict)
+    refused: dict[int, int] = {}
     """The queues in which rules kept jobs from starting, with the moment to claim again (0 = when something
     changes)."""
-    closed: dict[int, frozenset[str]] = field(default_factory=dict)
+    closed: dict[int, frozenset[str]] = {}
     """By queue, the windows of ready jobs that are closed."""
-    answered: dict[int, Row] = field(default_factory=dict)
+    answered: dict[int, Row] = {}
     """The jobs among the changes that found their answer when they began to wait, as they are now."""
-    answers: dict[int, Kept] = field(default_factory=dict)
+    answers: dict[int, Kept] = {}
     """The answers of the claimed rows that have one to look at."""
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[Placed] = []
     """Answers that the changes moved: to jobs that began to wait, or, as jobs ended, to the state late, duplicate or
     conflict."""
 

@@ -7,14 +7,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, Final, cast
-from urllib.parse import quote, urlencode
 
 from hipq.errors import Invalid, Moved, StoreUnavailable, shown
 from hipq.job import payload
 from hipq.stores.clock import Clock
-from hipq.stores.mariadb.address import KEYS, options_of, url_from
 from hipq.stores.password import without_password
 from hipq.stores.protocols import Store
 
@@ -62,6 +59,8 @@ def url_of(db: str | Mapping[str, Any]) -> str:
         _check_postgres(db, match)
         return db
     if db.startswith(MARIADB):
+        from hipq.stores.mariadb.address import options_of
+
         options_of(db)
         return db
     if not _SCHEME.match(db) and re.match(r"\s*\w+\s*=", db):
@@ -110,6 +109,8 @@ def _of_postgres(given: Mapping[str, Any]) -> str:
 
 
 def _of_maria(given: Mapping[str, Any]) -> str:
+    from hipq.stores.mariadb.address import KEYS, url_from
+
     _known(given, ["driver", "host", "port", "user", "password", "database", *KEYS])
     texts = {name: _text(name, value) for name, value in given.items()}
     return url_of(url_from(texts))
@@ -130,6 +131,8 @@ def _text(name: str, value: Any) -> str:
 def _known(given: Iterable[Any], keys: list[str]) -> None:
     for name in given:
         if name not in keys:
+            from difflib import get_close_matches  # programs that make no mistakes need not load it
+
             word = name if isinstance(name, str) and re.fullmatch(r"\w{1,40}", name) else "a key that is no word"
             near = get_close_matches(word, keys, 1)
             hint = f"did you mean {near[0]}? " if near else ""
@@ -211,6 +214,8 @@ def _check_postgres(url: str, parts: re.Match[str]) -> None:
 def _postgres_url(given: Mapping[str, str]) -> str:
     """A URL with the meaning of these keys of libpq. Several hosts, a socket's folder, and whatever else has no place
     in a URL, are in its query."""
+    from urllib.parse import quote, urlencode  # programs that give a URL need not load it
+
     rest = dict(given)
     user, password, database = (quote(rest.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
     who = f"{user}{':' if password else ''}{password}{'@' if user or password else ''}"

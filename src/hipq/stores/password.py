@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from typing import Any, Final
-from urllib.parse import unquote
 
 _SECRET: Final = r"\w*(?:pas+w|pwd|secret)\w*|scram_(?:client|server)_key"
 """The names of secrets to hide: all that libpq has, and mistyped ones."""
@@ -37,8 +36,11 @@ def without_password(db: str) -> str:
     elif scheme and not at and not re.fullmatch(rf"{_HOSTS}(?:,{_HOSTS})*", re.split("[/?]", rest, maxsplit=1)[0]):
         rest = f"{rest.partition(':')[0]}:{_HIDDEN}"  # what follows the colon is no port
     before, mark, query = rest.partition("?")
-    if len(_IN_QUERY.findall(unquote(query))) > len(_IN_QUERY.findall(query)):  # the name of one is percent-encoded
-        return f"{scheme}{before}{mark}{_HIDDEN}"
+    if mark:
+        from urllib.parse import unquote  # most programs give no query, and need not load it
+
+        if len(_IN_QUERY.findall(unquote(query))) > len(_IN_QUERY.findall(query)):  # the name of one is percent-encoded
+            return f"{scheme}{before}{mark}{_HIDDEN}"
     return scheme + _IN_QUERY.sub(rf"\1={_HIDDEN}", rest)
 
 

@@ -90,7 +90,7 @@ class WaitingLane(NamedTuple):
     """How many there are. Counting stopped at what was asked for."""
 
 
-class Usage(NamedTuple):
+class Usage(msgspec.Struct, frozen=True):
     """What a tenant has in a queue, final jobs apart."""
 
     jobs: int
@@ -98,7 +98,7 @@ class Usage(NamedTuple):
     """Bytes of payload, as they are stored."""
 
 
-class Depth(NamedTuple):
+class Depth(msgspec.Struct, frozen=True):
     """How many jobs of a phase there are."""
 
     phase: str
@@ -142,7 +142,7 @@ class Counted(NamedTuple):
     """Bytes of their payloads, results and histories, if those were asked for."""
 
 
-class EngineSeen(NamedTuple):
+class EngineSeen(msgspec.Struct, frozen=True):
     """An engine that is alive."""
 
     engine_id: int
@@ -182,7 +182,7 @@ class EngineSeen(NamedTuple):
         )
 
 
-class Crew(NamedTuple):
+class Crew(msgspec.Struct, frozen=True):
     """Engines that are alive and serve the same as this one, which is one of them."""
 
     size: int
@@ -190,7 +190,7 @@ class Crew(NamedTuple):
     """How many of them came before this one."""
 
 
-class Delivered(NamedTuple):
+class Delivered(msgspec.Struct, frozen=True):
     """What became of an answer that arrived."""
 
     outcome: Answered
@@ -207,7 +207,7 @@ class Delivered(NamedTuple):
     answer, because the store may be away right after it."""
 
 
-class Maintained(NamedTuple):
+class Maintained(msgspec.Struct, frozen=True):
     """What one step of maintenance did."""
 
     late: int

@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from hipq.app import Hipq
 from hipq.engine.loop import Engine

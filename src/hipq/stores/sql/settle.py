@@ -76,8 +76,10 @@ class Settling(ABC):
         children = [child for change in saved for child in change.children]
         # Children come last: a key that was freed above is free to them.
         stored = self._insert.many(conn, children, all_or_nothing=False) if children else []
-        lost = {change.before.id for change in changes if change is not first[change.before.id]}
-        return Saved(frozenset(lost | (first.keys() - written)), list(zip(children, stored, strict=True)), saved)
+        lost = first.keys() - written
+        if len(first) < len(changes):
+            lost |= {change.before.id for change in changes if change is not first[change.before.id]}
+        return Saved(frozenset(lost), list(zip(children, stored, strict=True)), saved)
 
     def lock(self, sql: Sql, ids: Iterable[int]) -> None:
         """Lock live jobs in an order that all share."""

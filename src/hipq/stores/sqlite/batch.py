@@ -60,9 +60,8 @@ def ids(conn: sqlite3.Connection, query: str, values: Any) -> list[int]:
 
 def no_nul(values: Sequence[Any]) -> None:
     """Refuse a NUL: SQLite would keep it, PostgreSQL cannot, and what one store refuses, all refuse."""
-    for value in values:
-        if type(value) is str and "\x00" in value:
-            raise StoreRefused("a text contains a NUL character, which PostgreSQL cannot store")
+    if "\x00" in "".join([value for value in values if type(value) is str]):
+        raise StoreRefused("a text contains a NUL character, which PostgreSQL cannot store")
 
 
 def keep(conn: sqlite3.Connection, payloads: Any) -> None:
