@@ -30,9 +30,6 @@ Text = tuple[str, ...]
 _PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payloads p WHERE p.id = l.id), '') AS job_data"
 _COLUMNS: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in COLUMNS)
 """The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
-_SKIPPING: Final = "/*M! SET STATEMENT use_stat_tables = 'preferably_for_queries' FOR */"
-"""What begins a statement that skips through an index: MariaDB reads each entry if it knows a wrong number of them (the
-ANALYZE of a queue's tables)."""
 _AT_ONCE: Final = 200
 """SELECTs that one statement joins."""
 _LENGTHS: Final = {
@@ -46,6 +43,9 @@ _TEXTS: Final = frozenset(
     )
 )
 _NUMBERS: Final = range(-(1 << 63), 1 << 63)
+_SKIPPING: Final = "/*M! SET STATEMENT use_stat_tables = 'preferably_for_queries' FOR */"
+"""What begins a statement that skips through an index. It goes by what ANALYZE has noted in the migration: MariaDB does
+not skip where it believes that each entry is another group."""
 
 
 def _rows(*names: str, by_name: bool = False) -> str:
