@@ -25,7 +25,7 @@ from tests.ending import at_the_end
 from tests.servers import MEMORY, START_SECONDS, _has_room, free_port, of_this_run
 
 _FOLDERS: Final = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/usr/libexec", "/opt/mariadb/bin")
-_FAST: Final = {
+FAST: Final = {
     "innodb_flush_log_at_trx_commit": "0", "innodb_buffer_pool_size": "64M", "innodb_log_file_size": "48M",
     "max_connections": "300", "performance_schema": "OFF", "innodb_buffer_pool_dump_at_shutdown": "OFF",
     "innodb_doublewrite": "OFF", "aria_pagecache_buffer_size": "8M", "key_buffer_size": "1M",
@@ -52,7 +52,7 @@ def mariadb_url() -> str:
         return url
     if not installed():
         pytest.skip(NONE_HERE)
-    return of_this_run("maria-", lambda: OwnMariaDB(in_memory=True, **_FAST), signal.SIGKILL)
+    return of_this_run("maria-", lambda: OwnMariaDB(in_memory=True, **FAST), signal.SIGKILL)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.jobs import LATER, new
-from tests.stores.watched import WatchedPostgres, WatchedSqlite, watched
+from tests.stores.watched import WatchedMaria, WatchedPostgres, WatchedSqlite, watched
 
 JOBS = 400
 
@@ -18,6 +18,7 @@ JOBS = 400
 @pytest.fixture(params=["sqlite", "postgres"])
 def watch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WatchedSqlite | WatchedPostgres]:
     with watched(request.param, tmp_path) as watch:
+        assert not isinstance(watch, WatchedMaria)
         yield watch
 
 

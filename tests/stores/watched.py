@@ -16,11 +16,15 @@ import pytest
 
 from hipq.limits.rules import NO_RULES
 from hipq.stores.claims import Claim
+from hipq.stores.mariadb import connection as mariadb_connection
+from hipq.stores.mariadb.store import MariaStore
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.protocols import Store
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
+from tests.databases import sql
+from tests.mariadb_server import FAST, OwnMariaDB
 from tests.servers import OwnPostgres
 
 
@@ -38,6 +42,8 @@ class Seen(NamedTuple):
 
 class Watch(Protocol):
     """A store, and what its database has to say about each statement."""
+
+    name: str
 
     @property
     def store(self) -> Store: ...
@@ -81,6 +87,8 @@ class Recorder(sqlite3.Connection):
 
 
 class WatchedSqlite:
+    name = "sqlite"
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self.store = SqliteStore(str(path), HandClock())
@@ -136,6 +144,8 @@ class WatchedSqlite:
 # -- PostgreSQL -----------------------------------------------------------------------------------------------------
 class WatchedPostgres:
     """Its server tells the plan of each statement as it was run (auto_explain)."""
+
+    name = "postgres"
 
     def __init__(self, url: str, patch: pytest.MonkeyPatch) -> None:
         self._url = url
@@ -206,15 +216,111 @@ class WatchedPostgres:
         return Seen(text, frozenset(indexes), frozenset(whole), frozenset(ways), pages)
 
 
+# -- MariaDB --------------------------------------------------------------------------------------------------------
+_SKIPPING: Final = re.compile(r"/\*M!.*?\*/\s*")
+"""What may stand before the first word of a statement."""
+_NUMBERS: Final = re.compile(r"VALUES \(\d+\)(?:, \(\d+\))*")
+"""Locks of keys: which depends on the keys."""
+_UNSEEN: Final = re.compile(r"INSERT INTO hipq_news|SELECT CAST\(UNIX_TIMESTAMP\(SYSDATE\(6\)\) [^,]*$")
+"""News, which name their writer; and the time, which is asked for again where a sum took long."""
+
+
+class WatchedMaria:
+    """Its server says how many rows, and entries of indexes, it has read in all: nobody else uses it."""
+
+    name = "mariadb"
+
+    def __init__(self, url: str, patch: pytest.MonkeyPatch) -> None:
+        self._url = url
+        self._run = mariadb_connection.Session.run
+        self._ran: list[tuple[str, Any, int]] | None = None
+        """What has run, and how much had been read before."""
+        patch.setattr(mariadb_connection.Session, "run", lambda *given: self._watched(*given))
+        self.store = MariaStore(url)
+        self.store.migrate()
+        self._side = self.store._db.connect()
+        """To look meanwhile: what a session has changed, it is asked for by its next statement."""
+
+    def execute(self, query: str) -> None:
+        sql(self._url, query if query != "ANALYZE" else f"ANALYZE LOCAL TABLE {', '.join(self._tables())}")
+
+    def sweep(self) -> None:
+        """What earlier calls left behind is not counted."""
+
+    def believe_empty(self) -> None:
+        """And read what is noted of the tables: the first statement does that which opens one."""
+        here = "database_name = DATABASE()"
+        sql(
+            self._url,
+            f"UPDATE mysql.innodb_table_stats SET n_rows = 0, clustered_index_size = 1 WHERE {here}",
+            f"UPDATE mysql.innodb_index_stats SET stat_value = 0 WHERE {here}",
+            "FLUSH TABLES",
+            *(f"SET STATEMENT use_stat_tables = preferably FOR SELECT 1 FROM {one} LIMIT 1" for one in self._tables()),
+        )
+
+    def pattern(self, name: str, queue: int) -> str:
+        parts = {"admission": {"lock": "FOR UPDATE"}, "claim_groups": {"behind": "lane >= :lane"}}
+        texts = self.store._statements.of(name, queue, **parts.get(name, {}))
+        found = (re.escape(_SKIPPING.sub("", text)) for text in texts)
+        return "|".join(re.sub(r"%\\\(\w+\\\)s", r"%\\(\\w+\\)s", text) for text in found)
+
+    def look_at_others(self, claim: Claim) -> None:
+        with self.store._reading() as conn:
+            assert self.store._rulebook.is_plain(conn, claim, NO_RULES)
+
+    def during(self, call: Callable[[], object]) -> list[Seen]:
+        self._ran = []
+        call()
+        ran, self._ran = self._ran, None
+        reads = [before for _, _, before in ran[1:]] + [self._reads()]
+        looked = self._reads() - reads[-1]  # what a look itself reads
+        return [
+            Seen(_NUMBERS.sub("VALUES (0)", query), *self._plan(query, values), frozenset(), after - before - looked)
+            for (query, values, before), after in zip(ran, reads, strict=True)
+        ]
+
+    def _tables(self) -> list[str]:
+        return [name for (name,) in sql(self._url, "SHOW TABLES") if not name.endswith("_ids")]
+
+    def _watched(self, conn: mariadb_connection.Session, query: str, values: Any = None) -> Any:
+        if self._ran is not None and not _UNSEEN.match(query):
+            self._ran.append((query, values, self._reads()))
+        return self._run(conn, query, values)
+
+    def _reads(self) -> int:
+        """Entries that a condition on the index refused are counted apart."""
+        counted = "variable_name LIKE 'Handler_read_%' OR variable_name = 'Handler_icp_attempts'"
+        return sum(int(count) for _, count in self._run(self._side, f"SHOW GLOBAL STATUS WHERE {counted}").fetchall())
+
+    def _plan(self, query: str, values: Any) -> tuple[frozenset[str], frozenset[str]]:
+        text = _SKIPPING.sub("", query)
+        if not re.match(r"\(|SELECT|UPDATE|DELETE|INSERT .*\sSELECT", text, re.DOTALL):
+            return frozenset(), frozenset()
+        before = query[: len(query) - len(text)]
+        rows = self._run(self._side, f"{before}EXPLAIN {text}", values).fetchall()
+        tables = re.compile(r"shop_\w+|hipq_answers|hipq_activity|[labfs]")
+        whole = {row[2] for row in rows if row[3] == "ALL" and tables.fullmatch(row[2])}
+        return frozenset(name for row in rows for name in (row[5] or "").split(",")), frozenset(whole)
+
+
 @contextmanager
-def watched(store: str, folder: Path) -> Iterator[WatchedSqlite | WatchedPostgres]:
-    """An empty database of this kind. PostgreSQL's server is nobody else's: while a transaction is open in any of a
-    server's databases, entries of jobs that are gone are not marked, and each scan reads them again."""
+def watched(store: str, folder: Path) -> Iterator[WatchedSqlite | WatchedPostgres | WatchedMaria]:
+    """An empty database of this kind. MariaDB's server has statistics as old as its tables. PostgreSQL's server is
+    nobody else's: while a transaction is open in any of a server's databases, entries of jobs that are gone are not
+    marked, and each scan reads them again."""
     with pytest.MonkeyPatch.context() as patch:
         if store == "sqlite":
             connect = sqlite3.connect
             patch.setattr(sqlite3, "connect", lambda *where, **how: connect(*where, **how, factory=Recorder))
             yield WatchedSqlite(folder / "jobs.db")
+        elif store == "mariadb":
+            with OwnMariaDB(in_memory=True, **FAST, innodb_stats_auto_recalc="0") as server:
+                sql(server.url, "CREATE DATABASE watched")
+                maria = WatchedMaria(server.url.replace("/mysql", "/watched"), patch)
+                try:
+                    yield maria
+                finally:
+                    maria.store.close()
         else:
             with OwnPostgres(in_memory=True, fsync="off", autovacuum="off") as server:
                 watch = WatchedPostgres(server.url, patch)

@@ -1,5 +1,6 @@
 -- The heads of one type's claim groups (index _ready): the claim groups by skipping from one to the next, however many jobs
 -- each has, and the first job of each that is due by a probe. Such SELECTs are joined into one statement.
+{skipping}
 (
   SELECT (
     SELECT l.id FROM {live} l FORCE INDEX ({live}_ready)
