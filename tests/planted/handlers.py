@@ -92,7 +92,11 @@ HANDLER_BUGS = (
                 "        _ = job.data  # read now",
                 "        execution.run.job = job; _ = job.data  # read now",
             ),
-            ("executors/execution.py", '"clock", "note",', '"clock", "job", "note",'),
+            (
+                "executors/execution.py",
+                "    note: dict[str, Any] | None = None",
+                "    job: Any = None\n    note: dict[str, Any] | None = None",
+            ),
         ),
         "tests/engine/test_retry_copy.py::test_changed_data_is_saved",
     ),
