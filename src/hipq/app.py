@@ -163,6 +163,7 @@ class Hipq:
     def run(
         self, queues: Sequence[str] | None = None, concurrency: int = 10, until_empty: bool = False,
         poll: float = POLL, lease: float = LEASE, drain: float | timedelta | None = None,
+        shards: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         """Run jobs of these `queues` (by default of all), `concurrency` at a time, until SIGINT or SIGTERM (in the main
         thread). `until_empty`: only until nothing is due and nothing executes, and without listening to streams. Jobs
@@ -170,14 +171,15 @@ class Hipq:
 
         `poll`: seconds between two looks for work. `lease`: seconds this process may be silent (dead, or stopped)
         before its jobs are given to others. `drain`: seconds a stop may take before handlers that still run are given
-        back. Without it handlers are waited for, and a database that is away for 30 seconds.
+        back. Without it handlers are waited for, and a database that is away for 30 seconds. `shards`: the names of
+        those to work on; by default all, where the instance has several.
 
         Raises StoreUnavailable if the database is away at the start, so that a program hears of a wrong URL. One that
         goes away later is waited for. `hipq worker` waits in both cases, since nobody looks when it starts.
         """
         from hipq import running  # a program that only adds jobs need not load any of this
 
-        engine = self.worker(queues, concurrency, poll, lease, drain)
+        engine = self.worker(queues, concurrency, poll, lease, drain, shards)
         running.run(engine, self.streams.listening([] if until_empty else queues), until_empty)
 
     @contextmanager
@@ -197,12 +199,12 @@ class Hipq:
 
     def worker(
         self, queues: Sequence[str] | None = None, concurrency: int = 10, poll: float = POLL, lease: float = LEASE,
-        drain: float | timedelta | None = None,
+        drain: float | timedelta | None = None, shards: Sequence[str] | None = None,
     ) -> AnyEngine:  # fmt: skip
         """What works on some queues, or all of them: an engine, or one for each shard. `run` drives it."""
         from hipq.running import make_engine
 
-        return make_engine(self, queues, concurrency, poll, lease, drain)
+        return make_engine(self, queues, concurrency, poll, lease, drain, shards)
 
     def engine(
         self, queues: Sequence[str] | None = None, concurrency: int = 10, poll: float = POLL, lease: float = LEASE,

@@ -77,6 +77,8 @@ class Database:
 
     def engine(self, wanted: Wanted) -> AnyEngine:
         """What works on its jobs."""
+        if wanted.shards is not None:
+            raise Invalid(f"{self._app.name} has one database, and no shards to choose from")
         from hipq.running import engine_on, executor_for  # a program that only adds jobs need not load any of this
 
         executor = executor_for(self._app, wanted, lambda: self.own)

@@ -191,6 +191,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached right now; whether the last write was kept is not known."""
 
 
+class ShardAway(StoreUnavailable):
+    """The shard to which a job belongs is away: none of the jobs was stored, in whatever shard."""
+
+
 class StoreBusy(StoreUnavailable):
     """Another transaction holds a row this write needs."""
 

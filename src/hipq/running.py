@@ -38,6 +38,8 @@ class Wanted(NamedTuple):
     poll: float
     lease: float
     drain: float | None
+    shards: Sequence[str] | None = None
+    """The shards to work on. None = all."""
 
 
 def make_engine(
@@ -47,6 +49,7 @@ def make_engine(
     poll: float,
     lease: float,
     drain: float | timedelta | None,
+    shards: Sequence[str] | None = None,
 ) -> AnyEngine:
     """An engine over some queues of an instance, or all of them; or one for each shard."""
     whole(concurrency, "concurrency", 1, 10_000)
@@ -54,7 +57,7 @@ def make_engine(
     if not 0.01 <= poll <= 60:
         raise Invalid("poll must be between 0.01 and 60 seconds")
     left = None if drain is None else seconds(drain, "drain")
-    wanted = Wanted(app.declared.chosen(queues), concurrency, poll, lease, left)
+    wanted = Wanted(app.declared.chosen(queues), concurrency, poll, lease, left, shards)
     return app.database.engine(wanted)
 
 

@@ -47,6 +47,7 @@ PAUSE: Final = 1.0
     json=False,
 )
 @click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
+@click.option("--shards", metavar="A,B", help="Only these shards, where the application has several databases.")
 @number_option("-c --concurrency", 1, 10_000, 10, "Handlers at once, in each process.")
 @number_option("--processes", 1, 1_000, 1, "One that dies, or whose threads are all stuck, is replaced.")
 @click.option("--lease", type=Duration("lease", 0.1), default=LEASE, show_default=True,
@@ -66,9 +67,9 @@ PAUSE: Final = 1.0
 @lifeline_option
 @click.option("--only-check", is_flag=True, hidden=True, help="Say what is wrong with the command line, and end.")
 def worker(
-    target: Target, queues: str | None, concurrency: int, processes: int, lease: float, wait: float | None,
-    drain: float | None, listens: bool, until_empty: bool, reload: bool, log_level: str, log_format: str,
-    log_success: bool, metrics: str | None, lifeline: int | None, only_check: bool,
+    target: Target, queues: str | None, shards: str | None, concurrency: int, processes: int, lease: float,
+    wait: float | None, drain: float | None, listens: bool, until_empty: bool, reload: bool, log_level: str,
+    log_format: str, log_success: bool, metrics: str | None, lifeline: int | None, only_check: bool,
 ) -> int:  # fmt: skip
     """Run jobs until SIGINT or SIGTERM. The first lets running handlers finish, a second gives their jobs back.
 
@@ -77,6 +78,7 @@ def worker(
     """
     logs.configure(log_level, log_format)
     wanted = queues.split(",") if queues is not None else None
+    some = shards.split(",") if shards is not None else None
     where = None if metrics is None else metrics_at(metrics, processes)
     if reload and until_empty:
         raise click.UsageError("--reload goes on until it is stopped: leave --until-empty out")
@@ -90,7 +92,7 @@ def worker(
     answering = answering_metrics(found, *where) if where else nullcontext()
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
-    engine = patiently(found, wait, lambda: found.worker(wanted, concurrency, lease=lease, drain=drain))
+    engine = patiently(found, wait, lambda: found.worker(wanted, concurrency, lease=lease, drain=drain, shards=some))
     listeners = found.streams.listeners(wanted) if listens and not until_empty else []
     return _work(engine, until_empty, lifeline, listeners, answering)
 

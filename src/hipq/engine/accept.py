@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from msgspec.structs import replace
 
-from hipq.errors import DuplicateKey, Invalid, shown
+from hipq.errors import DuplicateKey, Invalid, ShardAway, shown
 from hipq.job import names
 from hipq.job.model import New, blank
 from hipq.job.options import Checked
@@ -180,6 +180,13 @@ class Coalescer:
         try:
             stored = self._store.enqueue(jobs, all_or_nothing=all_or_nothing) if jobs else []
             self._stored(jobs, stored)
+        except ShardAway as error:
+            if len(batch) == 1:
+                _resolve([(batch[0][2], error)])
+            else:  # others' jobs belong to other shards
+                for one in batch:
+                    self._store_batch([one], all_or_nothing)
+            return
         except Exception as error:
             _resolve([(future, error) for _, _, future in batch])
             return

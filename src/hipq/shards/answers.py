@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -63,6 +64,11 @@ class ShardedAnswers(ShardSet):
             self.drop_answer(kept.id)
             return there
         return kept
+
+    def fetch_soon(self, shard: Shard, job: New | Row, key: str, now: int) -> None:
+        """See `fetch`. The shard of the key may be slow, or away, and nobody waits for it."""
+        if self.home(key) is not shard:
+            self.fetcher.add(partial(self.fetch, shard, job, key, now))
 
     def fetch(self, shard: Shard, job: New | Row, key: str, now: int) -> None:
         """Bring a job of this shard the answers to this key that came before it."""

@@ -88,8 +88,10 @@ class ShardedDatabase(Database):
         from hipq.running import executor_for
         from hipq.shards.engines import ShardEngines
 
+        if unknown := sorted(set(wanted.shards or ()) - self.urls.keys()):
+            raise Invalid(f"no such shard: {', '.join(unknown)}; there are {', '.join(self.urls)}")
         engines = ShardEngines(self._app.events)
-        for name in self.urls:  # each of these forks: no store is open yet
+        for name in wanted.shards or self.urls:  # each of these forks: no store is open yet
             executor = executor_for(self._app, wanted, partial(self._view, name), self._wake)
             engines.add(name, executor, partial(self._engine_on, name, wanted, executor, engines))
         engines.begin(self.router, [queue.number for queue in wanted.queues])

@@ -83,8 +83,9 @@ class ShardEngines:
     def begin(self, shards: ShardSet, queues: Sequence[int]) -> None:
         """Work on these queues in these shards from `run` on."""
         for shard in shards.shards:
-            self._parts[shard.name].shard = shard
-        self._lender = Lender(shards, queues)
+            if shard.name in self._parts:
+                self._parts[shard.name].shard = shard
+        self._shards, self._lender = shards, Lender(shards, queues)
 
     def taken_beside(self, name: str) -> int:
         """How many hands the engines of the other shards have."""
@@ -107,8 +108,8 @@ class ShardEngines:
             thread.start()
         while any(thread.is_alive() for thread in threads):
             time.sleep(LOOK)
-            has_failed = any(part.failed for part in self._parts.values())
-            if not self._stops and (has_failed or (until_empty and self._is_empty())):
+            has_ended = not all(thread.is_alive() for thread in threads)  # it failed, or this process is to be replaced
+            if not self._stops and (has_ended or (until_empty and self._is_empty())):
                 self.stop()
         beside.join()
         if failed := next((part.failed for part in self._parts.values() if part.failed), None):
@@ -117,10 +118,13 @@ class ShardEngines:
     def _is_empty(self) -> bool:
         """Whether nothing is left, seen twice: a job that has just ended may have added one to another shard. And no
         limit has room elsewhere for what could not start."""
-        if not all(part.is_idle for part in self._parts.values()):
+        if not self._is_idle():
             return False
         time.sleep(LOOK)
-        return all(part.is_idle for part in self._parts.values()) and not self._lender.look()
+        return self._is_idle() and not self._lender.look()
+
+    def _is_idle(self) -> bool:
+        return self._shards.fetcher.is_idle and all(part.is_idle for part in self._parts.values())
 
     @property
     def stopping(self) -> int:

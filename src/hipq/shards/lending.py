@@ -49,7 +49,7 @@ class Lender:
         while not stopped.wait(pause * random.uniform(0.5, 1.5)):
             try:
                 self.look()
-                pause = EVERY * max(len(self._shards.any(lambda store: store.engines())), 1)
+                pause = EVERY * max(len(self._shards.any(lambda store, _: store.engines())), 1)
             except StoreUnavailable:
                 continue
 

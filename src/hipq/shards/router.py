@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from hipq.errors import Invalid, StoreUnavailable, WrongConnection
+from hipq.errors import Invalid, ShardAway, StoreUnavailable, WrongConnection
 from hipq.job.model import Brief, Change, New, Row
 from hipq.job.progress import Reported
 from hipq.shards import merge, place
@@ -45,7 +46,7 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
 
     # -- setting up -------------------------------------------------------------------------------------------------
     def now(self) -> int:
-        return self.any(lambda store: int(store.now()))
+        return self.any(lambda store, _: store.now())
 
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         numbers = list[int]()
@@ -61,7 +62,7 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
         return QueueTables(numbers[0], app, name, table)
 
     def queues(self, app: str = "") -> list[QueueTables]:
-        found: list[QueueTables] = self.any(lambda store: store.queues(app))
+        found: list[QueueTables] = self.any(lambda store, _: store.queues(app))
         self.names |= {one.number: (one.app, one.name, one.table) for one in found}
         return found
 
@@ -78,7 +79,11 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
         if conn is not None:
             return self._enqueue_inside(jobs, all_or_nothing, conn)
         found: list[Stored | None] = [None] * len(jobs)
-        for shard, some in self._shared_out(jobs).items():
+        shared_out = self._shared_out(jobs)
+        for shard in shared_out:
+            if not shard.is_asked:
+                raise ShardAway(shard.away)
+        for shard, some in shared_out.items():
             theirs = [replace(jobs[n], queue=self.own(jobs[n].queue, shard)) for n in some]
             with shard.asked() as store:
                 stored = store.enqueue(theirs, all_or_nothing=all_or_nothing)
@@ -167,9 +172,10 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
         return merge.counts(found, most)
 
     def ended(self, ids: Sequence[int]) -> list[Row]:
+        """Those of shards that are there: whoever waits for jobs asks again."""
         found = list[Row]()
         for shard, some in self._by_shard(ids, lambda job_id: job_id).items():
-            with shard.asked() as store:
+            with suppress(StoreUnavailable), shard.asked() as store:
                 found += store.ended(some)
         return found
 
@@ -214,7 +220,7 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
     def _answered_early(self, shard: Shard, job: New, stored: Stored) -> None:
         """An answer that came before the job is where its key belongs: not here, if the queue has a shard key."""
         if job.job_key and not stored.duplicate and self.home(job.job_key) is not shard:
-            self.fetch(shard, job, job.job_key, job.create_time)
+            self.fetch_soon(shard, job, job.job_key, job.create_time)
 
     @property
     def waker(self) -> ShardWakers:

@@ -26,11 +26,8 @@ T = TypeVar("T")
 
 class ShardedRules(ShardSet):
     def rules(self, queue: int, *, patient: bool = True) -> Rules:
-        for shard in self.there():
-            own = self.own(queue, shard)
-            with shard.asked() as store:
-                return replace(store.rules(own, patient=patient), slice=None)
-        raise AssertionError("there is a shard")
+        found = self.any(lambda store, shard: store.rules(self.own(queue, shard), patient=patient))
+        return replace(found, slice=None)
 
     def limits(self, queue: int) -> Limits:
         return merge.limits(self.all(queue, lambda store, own: store.limits(own)))

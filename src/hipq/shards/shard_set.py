@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from hipq.errors import NotFound, StoreUnavailable
 from hipq.shards import place
+from hipq.shards.fetching import Fetcher
 from hipq.shards.shard import Shard
 from hipq.stores.protocols import Store
 
@@ -20,6 +21,7 @@ class ShardSet:
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards = list(shards)
         self.by_slot = {shard.slot: shard for shard in shards}
+        self.fetcher = Fetcher()
         self.names: dict[int, Name] = {}
         """By the number that a queue has in any shard."""
 
@@ -62,13 +64,13 @@ class ShardSet:
             raise StoreUnavailable("; ".join(shard.away for shard in self.shards))
         return found
 
-    def any(self, work: Callable[[Store], T]) -> T:
+    def any(self, work: Callable[[Store, Shard], T]) -> T:
         """What the first shard says that is there."""
         failed = ""
         for shard in self.there():
             try:
                 with shard.asked() as store:
-                    return work(store)
+                    return work(store, shard)
             except StoreUnavailable as error:
                 failed = str(error)
         raise StoreUnavailable(failed)

@@ -44,10 +44,10 @@ class ShardView(Forwarding):
             if change.before.id in turned.lost:
                 continue
             if change.after.phase == WAITING and change.after.wait_key:
-                self._router.fetch(self._shard, change.after, change.after.wait_key, now)
+                self._router.fetch_soon(self._shard, change.after, change.after.wait_key, now)
         for new, stored in turned.children:
             if new.job_key and not stored.duplicate:
-                self._router.fetch(self._shard, new, new.job_key, now)
+                self._router.fetch_soon(self._shard, new, new.job_key, now)
         return turned
 
     def change_schedules(self, queue: int, changes: Sequence[ScheduleChange]) -> list[list[Stored] | None]:
