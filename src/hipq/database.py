@@ -75,6 +75,10 @@ class Database:
         """The numbers of the queue that has this one: one in each shard."""
         return [number]
 
+    def store_of(self, job_id: int) -> Store:  # noqa: ARG002
+        """The database that has a job."""
+        return self.store
+
     def engine(self, wanted: Wanted) -> AnyEngine:
         """What works on its jobs."""
         if wanted.shards is not None:

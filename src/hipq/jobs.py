@@ -150,11 +150,12 @@ class Jobs:
         """See `Hipq.why`."""
         from hipq.engine.why import passed, why  # a program that only adds jobs need not load it
 
-        store, queue = self._app.store, self._app.declared.of_job(self.row(job_id).id)
-        limits, engines = store.limits(queue.number), store.engines()
+        queue, number = self._app.declared.of_job(self.row(job_id).id), queue_of(job_id)
+        store = self._app.database.store_of(job_id)
+        limits, engines = store.limits(number), store.engines()
         row = self.row(job_id)  # read last: a job that was claimed meanwhile would be found to stand in its own way
         heavy = [found for other in passed(row, limits) if (found := store.get(other))]
-        served = [one.critical.get(str(queue.number), []) for one in engines]
+        served = [one.critical.get(str(number), []) for one in engines]
         declared = [one.name for one in queue.job_types if one.spec.critical]
         critical = any(row.job_type in names for names in (*served, declared))
         return why(row, limits, engines, store.now(), critical, heavy)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hipq.engine.accept import LaneBy, called
 from hipq.engine.queues import EngineQueue
-from hipq.errors import Invalid, StoreUnavailable
+from hipq.errors import Invalid, StoreUnavailable, shown
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
@@ -295,7 +295,10 @@ class Queue:
         """What says to which shard a new job belongs; "" if any will do."""
         if self._shard_key is None:
             return new.job_key
-        return called(self._shard_key, "shard_key", new, self.spec(new.job_type))
+        found = called(self._shard_key, "shard_key", new, self.spec(new.job_type))
+        if not isinstance(found, str) or not found:
+            raise Invalid(f"shard_key must return a text that is not empty, not {shown(found)}")
+        return found
 
     def for_engine(self, store: RuleStore | None = None, number: int = 0, *, ticks: bool = True) -> EngineQueue:
         """For an engine that works on it, in the store of a shard by its number there: from here on the database says

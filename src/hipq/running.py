@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hipq.engine.executor import LocalExecutor
 from hipq.engine.launch import Launcher, bare
@@ -62,10 +62,12 @@ def make_engine(
 
 
 def executor_for(
-    app: Hipq, wanted: Wanted, store: Callable[[], Store], done: Callable[[], None] | None = None
-) -> LocalExecutor:
+    app: Hipq, wanted: Wanted, store: Callable[[], Store], done: Callable[[], None] | None = None,
+    hands: AbstractContextManager[Any] | None = None,
+) -> LocalExecutor:  # fmt: skip
     """What executes the jobs of one engine. It forks: make it before the store is opened, which has threads. `done`:
-    called when a handler has ended, if others than this engine are to know of it."""
+    called when a handler has ended, if others than this engine are to know of it. `hands`: entered around each handler,
+    if several engines have the same hands."""
     find = app.declared.find
     launcher = Launcher(
         lambda: store().now(),
@@ -80,7 +82,7 @@ def executor_for(
     )
     # The waker is looked up each time: a fork, or a move of the jobs, makes it another one.
     done = done or (lambda: store().waker.notify(done=True))
-    return LocalExecutor(fork_server, launcher, wanted.concurrency, done, lambda: store().waker.clear())
+    return LocalExecutor(fork_server, launcher, wanted.concurrency, done, lambda: store().waker.clear(), hands)
 
 
 def engine_on(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hipq import limit
 from hipq.errors import StoreUnavailable
@@ -24,7 +26,7 @@ class Ledger:
 
     def __init__(self, slot: int, n: float, part: int) -> None:
         self.slot, self.name = slot, f"s{slot}"
-        self.rules = Rules((limit(n),), slice=Slice(part))
+        self.kept = Rules((limit(n),), slice=Slice(part))
         self.running: list[int] = []
         self.ready: list[int] = []
         self.dies_after = 1 << 60
@@ -36,15 +38,21 @@ class Ledger:
         yield self
 
     def claim(self) -> None:
-        cap = round(self.rules.most * UNIT)
+        cap = round(self.kept.most * UNIT)
         while self.ready and sum(self.running) + self.ready[0] <= cap:
             self.running.append(self.ready.pop(0))
 
     def now(self) -> int:
         return 0
 
+    def set_limit(self, n: float) -> None:
+        self.kept = replace(self.kept, limits=(limit(n),))
+
+    def rules(self, _queue: int) -> Rules:
+        return self.kept
+
     def limits(self, _queue: int) -> Limits:
-        return Limits(self.rules, "{}", {"": sum(self.running)}, [], "")
+        return Limits(self.kept, "{}", {"": sum(self.running)}, [], "")
 
     def waiting_types(self, _queue: int, _most: int) -> list[str]:
         return ["work"]
@@ -59,8 +67,8 @@ class Ledger:
         self.dies_after -= 1
         if self.dies_after < 0:
             raise KeyboardInterrupt
-        self.rules = change(self.rules)
-        return self.rules
+        self.kept = change(self.kept)
+        return self.kept
 
 
 class Shards:
@@ -120,6 +128,47 @@ def test_a_heavy_job_gets_its_units_together() -> None:
     assert not shards.shards[0].ready
 
 
+def test_a_limit_that_was_lowered_below_what_is_held_lends_nothing() -> None:
+    shards = Shards(100, [WHOLE // 3 + 1, WHOLE // 3, WHOLE // 3])
+    first, second, third = shards.shards
+    for shard, count in ((first, 34), (second, 33)):
+        shard.running = [UNIT] * count
+    for shard in shards.shards:
+        shard.set_limit(50)
+    third.ready = [UNIT] * 5
+    for _ in range(3):
+        run(shards)
+        third.claim()
+    assert not third.running
+    first.running, second.running = [], []
+    run(shards)
+    third.claim()
+    assert len(third.running) == 5
+
+
+def test_a_heavy_job_beside_others_of_its_shard_gets_enough_for_both() -> None:
+    shards = Shards(100, [WHOLE // 2, WHOLE // 2])
+    heavy, light = shards.shards
+    heavy.running, heavy.ready = [UNIT] * 3, [90 * UNIT]
+    light.ready = [UNIT] * 10_000
+    light.claim()
+    for _ in range(80):
+        run(shards)
+        heavy.claim()
+        light.claim()
+        del light.running[:3]
+    assert heavy.running == [UNIT] * 3 + [90 * UNIT]
+
+
+def test_a_large_limit_is_shared_out_quickly() -> None:
+    shards = Shards(1_000_000, [WHOLE, 0])
+    for shard in shards.shards:
+        shard.ready = [UNIT] * 1_000
+    began = time.process_time()
+    run(shards)
+    assert time.process_time() - began < 1
+
+
 def test_a_shard_that_is_away_keeps_what_it_has() -> None:
     shards = Shards(9, [WHOLE // 3 + 1, WHOLE // 3, WHOLE // 3])
     shards.shards[2].is_asked = False
@@ -149,7 +198,7 @@ def test_the_limit_is_never_exceeded_and_all_of_it_is_used(seed: int) -> None:
         except (KeyboardInterrupt, StoreUnavailable):
             pass
         assert sum(sum(shard.running) for shard in shards.shards) <= n * UNIT
-        assert sum(shard.rules.slice.part for shard in shards.shards if shard.rules.slice) <= WHOLE
+        assert sum(shard.kept.slice.part for shard in shards.shards if shard.kept.slice) <= WHOLE
     for shard in shards.shards:
         shard.is_asked, shard.dies_after = True, 1 << 60
         shard.ready, shard.running = [], []

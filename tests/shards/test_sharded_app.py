@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from hipq import Answer, Hipq, Job, Ok, Wait
+from hipq import Answer, Hipq, Job, Ok, Wait, limit, per_lane
 from hipq.errors import Conflict, DuplicateKey, Invalid, StoreUnavailable, WrongConnection
 from hipq.shards import place
 from hipq.shards.members import KIND
@@ -208,7 +209,121 @@ def test_jobs_with_a_shard_key_are_together_and_their_answers_find_them(files: d
     assert app.jobs.count("orders", live=True) == 0
     with pytest.raises(Invalid, match="shard_key raised KeyError"):
         charge.enqueue({})
+    for wrong in ("", 5, None):
+        with pytest.raises(Invalid, match="shard_key must return a text that is not empty"):
+            charge.enqueue({"customer": wrong}, key="x")
     app.close()
+
+
+def test_an_answer_that_comes_while_the_handler_runs_waits_for_it(files: dict[str, str]) -> None:
+    """Its key belongs to another shard than the job."""
+    app = Hipq("shop", files)
+    orders = app.queue("orders", shard_key=lambda job: job.data["customer"])
+    said: list[str] = []
+
+    @orders.job
+    def charge(job: Job) -> Wait:
+        said.append(app.answer("orders", "charge", job.key, "meanwhile"))
+        return Wait()
+
+    jobs = [charge.enqueue({"customer": f"c{n % 3}"}, key=f"o{n}") for n in range(12)]
+    app.run(until_empty=True)
+    assert {*said} == {"buffered"}
+    assert [app.job(job).result for job in jobs] == ["meanwhile"] * 12
+    app.close()
+
+
+def test_an_answer_that_comes_again_is_offered_again(files: dict[str, str]) -> None:
+    """Whoever brought it the first time may have died before the other shards were asked."""
+    app = Hipq("shop", files)
+    orders = app.queue("orders", shard_key=lambda job: job.data["customer"])
+
+    @orders.job
+    def charge(_job: Job) -> Wait:
+        return Wait()
+
+    jobs = [charge.enqueue({"customer": "c"}, key=f"o{n}") for n in range(9)]
+    app.run(until_empty=True)
+    for n in range(9):
+        home = router(app).home(f"o{n}")
+        new = replace(orders.arrived("charge", f"o{n}", n, answer_id="a"), queue=router(app).own(orders.number, home))
+        home.store.answer([new], home.store.now())
+    assert app.jobs.count("orders", phase="waiting") > 0
+    for n in range(9):
+        app.answer("orders", "charge", f"o{n}", n, answer_id="a")
+    app.run(until_empty=True)
+    assert [app.job(job).result for job in jobs] == list(range(9))
+    app.close()
+
+
+def test_other_limits_hold_whoever_lends_what(files: dict[str, str]) -> None:
+    app = Hipq("shop", files)
+    orders = app.queue("orders", limits=[limit(30), per_lane(6)])
+    running, most, lock = Counter[str](), Counter[str](), threading.Lock()
+
+    @orders.job
+    def work(job: Job) -> None:
+        with lock:
+            running[job.lane] += 1
+            most[job.lane] = max(most[job.lane], running[job.lane])
+        time.sleep(0.03)
+        with lock:
+            running[job.lane] -= 1
+
+    for lane in ("x", "y"):
+        work.enqueue_many([{}] * 60, keys=[f"{lane}{n}" for n in range(60)], lane=lane)
+    app.run(until_empty=True, concurrency=30)
+    assert app.jobs.count("orders", state="final") == 120
+    assert most == {"x": 6, "y": 6}
+    with pytest.raises(Invalid, match="2 a lane of the queue few, divided by 3 shards"):
+        app.queue("few", limits=[per_lane(2)]).app.worker(["few"])
+    app.close()
+
+
+def test_hands_are_those_of_all_shards(files: dict[str, str]) -> None:
+    app = Hipq("shop", files)
+    orders = app.queue("orders")
+    running, most, lock = [0], [0], threading.Lock()
+
+    @orders.job
+    def work(_job: Job) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        time.sleep(0.01)
+        with lock:
+            running[0] -= 1
+
+    work.enqueue_many([{}] * 45, keys=[f"o{n}" for n in range(45)])
+    app.run(until_empty=True, concurrency=1)
+    assert app.jobs.count("orders", state="final") == 45
+    assert most == [1]
+    app.close()
+
+
+def test_a_worker_can_have_some_of_the_shards(files: dict[str, str]) -> None:
+    app = shop(files)
+    jobs = [app.declared.find("orders").enqueue("parcel", {"n": n}, key=f"order-{n}") for n in range(30)]
+    app.run(until_empty=True, shards=["a", "c"])
+    assert {router(app).of_job(job).name for job in jobs if app.job(job).state == "final"} == {"a", "c"}
+    assert {router(app).of_job(job).name for job in jobs if app.job(job).state != "final"} == {"b"}
+    for wrong in (["d"], []):
+        with pytest.raises(Invalid, match="shard"):
+            app.run(shards=wrong)
+    alone = Hipq("alone", files["a"])
+    alone.queue("orders")
+    with pytest.raises(Invalid, match="alone has one database"):
+        alone.run(shards=["a"])
+    app.close()
+
+
+def test_names_may_come_in_any_order(files: dict[str, str]) -> None:
+    first = shop(files)
+    assert [shard.name for shard in router(first).shards] == ["a", "b", "c"]
+    first.close()
+    again = shop(dict(reversed(files.items())))
+    assert [shard.name for shard in router(again).shards] == ["a", "b", "c"]
+    again.close()
 
 
 def test_cron_ticks_once_over_all_shards(files: dict[str, str]) -> None:

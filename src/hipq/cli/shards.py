@@ -37,7 +37,9 @@ def _of(shard: Shard, queues: list[Queue]) -> list[dict[str, Any]]:
     """A shard's rows: one for each queue."""
     where = {"shard": shard.name, "slot": shard.slot, "database": without_password(shard.url)}
     try:
-        return [where | _queue(shard, queue) for queue in queues]
+        with shard.asked() as store:
+            store.queues()  # there may be none
+        return [where | _queue(shard, queue) for queue in queues] or [where | {"queue": "", "state": "there"}]
     except StoreUnavailable as error:
         return [where | {"queue": "", "ready": None, "limit": None, "held": None, "state": str(error)}]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hipq.engine.launch import Launcher
 from hipq.executors.execution import Execution
@@ -55,7 +56,10 @@ class LocalExecutor:
         concurrency: int,
         notify_done: Callable[[], None],
         clear: Callable[[], None],
+        hands: AbstractContextManager[Any] | None = None,
     ) -> None:
+        """`hands`: entered around each handler that is no coroutine, if several executors have the same hands."""
+        self._hands = hands or nullcontext()
         self._fork_server = fork_server
         self._launcher = launcher
         self._concurrency = concurrency
@@ -96,7 +100,8 @@ class LocalExecutor:
 
     def _run(self, execution: Execution) -> None:
         try:
-            copy_context().run(self._launcher.run, execution)  # variables that a handler sets are not for the next one
+            with self._hands:  # variables that a handler sets are not for the next one
+                copy_context().run(self._launcher.run, execution)
         except BaseException as error:  # a bug of ours: it must cost neither the hand nor the job
             execution.run.result = Errored(Fault.of(error))
         self._end(execution)
@@ -113,7 +118,8 @@ class LocalExecutor:
                 self._end_child[execution] = partial(child.end, child.turn)
                 if execution.abandoned:
                     return
-                self._launcher.run_in_child(execution, child.exchange)
+                with self._hands:
+                    self._launcher.run_in_child(execution, child.exchange)
         except ChildProcessError as error:
             self._launcher.child_died(execution, error, own)
         except ForkServerGone as error:

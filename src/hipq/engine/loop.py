@@ -146,7 +146,7 @@ class Engine:
 
     def run(self, until_empty: bool = False) -> None:
         """Turn after turn, until asked to stop (or, with `until_empty`, until nothing is due and nothing executes)."""
-        self.timetable.awaited = until_empty
+        self.timetable.awaited |= until_empty
         descriptors, is_store_there = Descriptors(), True
         try:
             is_store_there = _Run(self, until_empty, descriptors).turns()

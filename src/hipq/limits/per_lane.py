@@ -18,7 +18,7 @@ class PerLane(BaseLimit, frozen=True, tag="per lane"):
     function: ClassVar[str] = "per_lane"
 
     def cut(self, to: Slice) -> PerLane:
-        return replace(self, n=to.of(self.n))
+        return replace(self, n=to.evenly(self.n))
 
     def pool_name(self, lane: str) -> str:
         return f"lane {lane}"

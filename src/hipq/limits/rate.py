@@ -34,7 +34,7 @@ class Rate(BaseLimit, frozen=True, tag="rate"):
     counts_starts: ClassVar[bool] = True
 
     def cut(self, to: Slice) -> Rate:
-        return replace(self, n=to.of(self.n))
+        return replace(self, n=to.evenly(self.n))
 
     def pool_name(self, lane: str) -> str:
         return str(self)

@@ -53,7 +53,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_cut(self) -> bool:
-        return self.slice is not None and self.slice.part < WHOLE
+        return self.slice is not None and (self.slice.part < WHOLE or self.slice.even < WHOLE)
 
     @property
     def whole(self) -> tuple[AnyLimit, ...]:

@@ -11,11 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from hipq.errors import Invalid, shown
 from hipq.job import names
 from hipq.job.units import UNIT, Number, counted, given, number
 from hipq.limits.base import LEAST, BaseLimit, lane_text
 from hipq.limits.limit import whole_queue
+from hipq.limits.slice import Slice
 
 
 class Share(BaseLimit, frozen=True, tag="share"):
@@ -23,6 +26,10 @@ class Share(BaseLimit, frozen=True, tag="share"):
     other: Number = 0
 
     function: ClassVar[str] = "share"
+
+    def cut(self, to: Slice) -> Share:
+        percent = {lane: to.of_share(part) for lane, part in self.percent.items()}
+        return replace(self, percent=percent, other=to.of_share(self.other))
 
     def applies(self, lane: str, whole: int) -> bool:
         return whole > 0  # an operator may take the queue's limit away: then there is nothing to have a share of

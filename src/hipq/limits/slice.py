@@ -26,6 +26,9 @@ class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one shard has of its queue's limits."""
 
     part: int
+    """Its part of `limit(n)`, which shards lend each other."""
+    even: int = WHOLE
+    """Its part of all other limits, which stays as it is."""
     sent: Mapping[str, int] = {}
     """All that was ever sent to each other shard, by its slot."""
     got: Mapping[str, int] = {}
@@ -39,8 +42,16 @@ class Slice(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, part=self.part + part, got={**self.got, giver: self.got.get(giver, 0) + part})
 
     def of(self, n: Number) -> Number:
-        """This part of a number of units."""
+        """This shard's part of `limit(n)`."""
         return number(self.thousandths(counted(n)))
 
     def thousandths(self, whole: int) -> int:
         return (whole * self.part + _SLACK) // WHOLE
+
+    def evenly(self, n: Number) -> Number:
+        """This shard's part of another limit."""
+        return number((counted(n) * self.even + _SLACK) // WHOLE)
+
+    def of_share(self, percent: Number) -> Number:
+        """The percentage of this shard's part of `limit(n)` that is as much as its even part of the share."""
+        return number(counted(percent) * self.even // self.part) if self.part else percent

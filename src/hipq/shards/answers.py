@@ -2,7 +2,7 @@
 
 An answer goes to the shard to which its key belongs. Where that knows no job for it, the other shards are asked: jobs
 with a shard key of their own, children, and jobs that wait under another key may be anywhere. Such a job looks for its
-answer, too, once it is stored (`hipq.shards.view`): whoever comes second finds the other.
+answer, too, once it waits (`hipq.shards.view`): whoever comes second finds the other.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from hipq.errors import NotFound
-from hipq.job.answer import Answered, Kept, NewAnswer
-from hipq.job.model import New, Row, queue_of
+from hipq.errors import Conflict, NotFound, StoreBusy, StoreUnavailable
+from hipq.job.answer import BUFFERED, REPLAYABLE, STATES, Answered, Kept, NewAnswer
+from hipq.job.model import Row, queue_of
 from hipq.shards import merge, place
 from hipq.shards.shard import Shard
 from hipq.shards.shard_set import ShardSet
@@ -27,8 +27,8 @@ class ShardedAnswers(ShardSet):
     def answer(
         self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
     ) -> list[Delivered]:
-        if instead_of and not self.answers(AnswerFilter(id=instead_of)):
-            raise NotFound(f"there is no answer {instead_of}")
+        if instead_of:
+            self._check_replayable(instead_of)
         by_shard = defaultdict[Shard, list[int]](list)
         for n, new in enumerate(answers):
             by_shard[self.of_job(new.job) if new.job else self.home(new.job_key)].append(n)
@@ -43,46 +43,71 @@ class ShardedAnswers(ShardSet):
                 self.drop_answer(instead_of)
         return [one for one in found if one is not None]
 
+    def _check_replayable(self, answer_id: int) -> None:
+        """As the shard itself does, where the answer is to go to another shard."""
+        found = self.answers(AnswerFilter(id=answer_id))
+        if not found:
+            raise NotFound(f"there is no answer {answer_id}")
+        if found[0].state not in REPLAYABLE:
+            raise Conflict(f"answer {answer_id} is {found[0].state}: {STATES[found[0].state]}")
+
     def bring(
         self, shard: Shard, answers: Sequence[NewAnswer], now: int, instead_of: int, patient: bool
     ) -> list[Delivered]:
-        theirs = [replace(new, queue=self.own(new.queue, shard)) for new in answers]
-        with shard.asked() as store:
-            return store.answer(theirs, now, instead_of=instead_of, patient=patient)
+        try:
+            theirs = [replace(new, queue=self.own(new.queue, shard)) for new in answers]
+            with shard.asked() as store:
+                return store.answer(theirs, now, instead_of=instead_of, patient=patient)
+        except StoreUnavailable as error:
+            if patient or isinstance(error, StoreBusy):
+                raise
+            raise StoreBusy(str(error)) from error  # for an engine of another shard, whose own store is there
 
     def elsewhere(self, home: Shard, new: NewAnswer, kept: Delivered, now: int, patient: bool) -> Delivered:
-        """What became of an answer after all: if no job at home wants it, but one in another shard does, it is
-        there."""
-        if kept.outcome != Answered.BUFFERED or new.job:
+        """What became of an answer after all: if no job at home wants it, but one in another shard does, it is there.
+        An answer that came before is offered again: whoever brought it then may have died before that."""
+        if kept.job or new.job or kept.outcome not in (Answered.BUFFERED, Answered.DUPLICATE):
             return kept
         for shard in self.shards:
-            if shard is home or not shard.is_asked:
+            if shard is home:
                 continue
-            (there,) = self.bring(shard, [new], now, 0, patient)
-            if there.outcome == Answered.BUFFERED and self.drop_answer(there.id):
+            if not shard.is_asked:
+                self.fetcher.add(partial(self._offer, shard, new, kept.id))
                 continue
-            self.drop_answer(kept.id)
-            return there
+            if found := self._taken(shard, new, kept.id, now, patient):
+                return found
         return kept
 
-    def fetch_soon(self, shard: Shard, job: New | Row, key: str, now: int) -> None:
-        """See `fetch`. The shard of the key may be slow, or away, and nobody waits for it."""
-        if self.home(key) is not shard:
-            self.fetcher.add(partial(self.fetch, shard, job, key, now))
+    def _taken(self, shard: Shard, new: NewAnswer, kept: int, now: int, patient: bool = True) -> Delivered | None:
+        """Bring a shard an answer that is kept in another. None = no job there wants it."""
+        (there,) = self.bring(shard, [new], now, 0, patient)
+        if there.outcome == Answered.BUFFERED and not there.job and self.drop_answer(there.id):
+            return None
+        self.drop_answer(kept)
+        return there
 
-    def fetch(self, shard: Shard, job: New | Row, key: str, now: int) -> None:
-        """Bring a job of this shard the answers to this key that came before it."""
-        home = self.home(key)
-        if home is shard:
-            return
-        queue = queue_of(job.id) if isinstance(job, Row) else self.own(job.queue, shard)
-        wanted = AnswerFilter(self.own(queue, home), job.job_type, key, Answered.BUFFERED, tenant=job.tenant)
-        with home.asked() as store:
-            early = store.answers(wanted)
-        for kept in early:
+    def _offer(self, shard: Shard, new: NewAnswer, kept: int) -> None:
+        """What was kept while a shard was away, and may be for a job there."""
+        if any(one.state == BUFFERED and not one.job for one in self.answers(AnswerFilter(id=kept))):
             with shard.asked() as store:
-                store.answer([_again(kept, queue)], now)
-            self.drop_answer(kept.id)
+                now = store.now()
+            self._taken(shard, new, kept, now)
+
+    def fetch_soon(self, shard: Shard, row: Row, now: int) -> None:
+        """A job of this shard waits from now on: bring it the answers that are kept where its keys belong. Those shards
+        may be slow, or away, and nobody waits for them."""
+        for key in row.answer_keys:
+            if self.home(key) is not shard:
+                self.fetcher.add(partial(self._fetch, shard, row, key, now))
+
+    def _fetch(self, shard: Shard, row: Row, key: str, now: int) -> None:
+        home, queue = self.home(key), queue_of(row.id)
+        wanted = AnswerFilter(self.own(queue, home), row.job_type, key, BUFFERED, limit=1_000, tenant=row.tenant)
+        with home.asked() as store:
+            kept = store.answers(wanted)
+        for one in kept:
+            if not one.job and one.early_until >= row.create_time:
+                self._taken(shard, _again(one, queue), one.id, now)
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
         asked = self.shards

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from hipq.database import Database
 from hipq.errors import Invalid, shown
 from hipq.job.model import New
+from hipq.job.units import UNIT, counted
+from hipq.limits.per_lane import PerLane
+from hipq.limits.rate import Rate
 from hipq.shards.members import joined
 from hipq.shards.place import SLOTS
 from hipq.shards.router import ShardRouter
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from hipq.app import Hipq
     from hipq.engine.executor import LocalExecutor
     from hipq.engine.loop import Engine
+    from hipq.queue import Queue
     from hipq.running import Wanted
     from hipq.shards.engines import ShardEngines
 
@@ -63,6 +68,7 @@ class ShardedDatabase(Database):
         self.urls = {name: located(url) for name, url in self.urls.items()}
         shards = [Shard(name, url, lambda url: open_store(url, self.clock)) for name, url in self.urls.items()]
         joined(self._app.name, shards)
+        shards.sort(key=lambda shard: shard.slot)  # schedules are in the first one, whatever order a program gives
         return ShardRouter(shards, self._shard_key).as_store()
 
     def migrate(self) -> list[str]:
@@ -88,14 +94,29 @@ class ShardedDatabase(Database):
         from hipq.running import executor_for
         from hipq.shards.engines import ShardEngines
 
+        if wanted.shards is not None and not wanted.shards:
+            raise Invalid("name at least one shard to work on, or leave shards= out")
         if unknown := sorted(set(wanted.shards or ()) - self.urls.keys()):
             raise Invalid(f"no such shard: {', '.join(unknown)}; there are {', '.join(self.urls)}")
-        engines = ShardEngines(self._app.events)
+        for queue in wanted.queues:
+            _check_parts(queue, len(self.urls))
+        engines, hands = ShardEngines(self._app.events), threading.BoundedSemaphore(wanted.concurrency)
         for name in wanted.shards or self.urls:  # each of these forks: no store is open yet
-            executor = executor_for(self._app, wanted, partial(self._view, name), self._wake)
+            executor = executor_for(self._app, wanted, partial(self._view, name), self._wake, hands)
             engines.add(name, executor, partial(self._engine_on, name, wanted, executor, engines))
-        engines.begin(self.router, [queue.number for queue in wanted.queues])
+        try:
+            engines.begin(self.router, [queue.number for queue in wanted.queues])
+        except BaseException:
+            engines.close()
+            raise
         return engines
+
+    def close(self) -> None:
+        super().close()
+        self._views.clear()
+
+    def store_of(self, job_id: int) -> Store:
+        return self.router.of_job(job_id).store
 
     def _engine_on(self, name: str, wanted: Wanted, executor: LocalExecutor, engines: ShardEngines) -> Engine:
         from hipq.running import engine_on
@@ -120,3 +141,12 @@ class ShardedDatabase(Database):
 
     def __repr__(self) -> str:
         return ", ".join(f"{name}={without_password(url)}" for name, url in self.urls.items())
+
+
+def _check_parts(queue: Queue, shards: int) -> None:
+    """Raise if a limit that is divided evenly leaves a shard less than a unit: nothing would ever start there."""
+    for one in queue.declared.limits:
+        if isinstance(one, (PerLane, Rate)) and counted(one.n) < shards * UNIT:
+            raise Invalid(
+                f"{one} of the queue {queue.name}, divided by {shards} shards, is less than one unit for each"
+            )

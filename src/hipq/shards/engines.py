@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from hipq.engine.executor import LocalExecutor
@@ -17,6 +18,8 @@ from hipq.shards.lending import Lender
 from hipq.shards.shard import AGAIN, Shard
 from hipq.shards.shard_set import ShardSet
 
+AWAY: Final = 3.0
+"""Seconds after which work that is to end when nothing is left does not wait for a shard that is away."""
 LOOK: Final = 0.05
 """Seconds between two looks whether all engines have run out of work."""
 
@@ -64,8 +67,10 @@ class _OfShard:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has nothing to do, or nobody can know."""
-        return bool(self.shard.away) or bool(self.engine and self.engine.idle and self.engine.is_empty)
+        """Whether it has nothing to do; or its database is away for longer than a moment, and nothing is under way."""
+        if self.engine is None or (self.engine.is_empty and self.shard.away_for > AWAY):
+            return self.shard.away_for > AWAY
+        return self.engine.idle and self.engine.is_empty
 
 
 class ShardEngines:
@@ -89,7 +94,8 @@ class ShardEngines:
 
     def taken_beside(self, name: str) -> int:
         """How many hands the engines of the other shards have."""
-        return sum(part.engine.batch.taken for other, part in self._parts.items() if other != name and part.engine)
+        beside = [part.engine for other, part in self._parts.items() if other != name and part.engine]
+        return sum(one.run.is_under_way for engine in beside for one in list(engine.in_flight.values()))
 
     def stop(self) -> None:
         """Ask all engines to stop; ask twice to stop at once."""
@@ -106,12 +112,17 @@ class ShardEngines:
         beside = threading.Thread(target=self._lender.run, args=(self._stopped,), name="hipq-lender", daemon=True)
         for thread in (beside, *threads):
             thread.start()
-        while any(thread.is_alive() for thread in threads):
-            time.sleep(LOOK)
-            has_ended = not all(thread.is_alive() for thread in threads)  # it failed, or this process is to be replaced
-            if not self._stops and (has_ended or (until_empty and self._is_empty())):
+        try:
+            while any(thread.is_alive() for thread in threads):
+                time.sleep(LOOK)
+                has_ended = not all(thread.is_alive() for thread in threads)  # failed, or of no use any more
+                if not self._stops and (has_ended or (until_empty and self._is_empty())):
+                    self.stop()
+        finally:
+            if not self._stops:
                 self.stop()
-        beside.join()
+            for thread in (*threads, beside):
+                thread.join()
         if failed := next((part.failed for part in self._parts.values() if part.failed), None):
             raise failed
 
@@ -121,7 +132,9 @@ class ShardEngines:
         if not self._is_idle():
             return False
         time.sleep(LOOK)
-        return self._is_idle() and not self._lender.look()
+        with suppress(StoreUnavailable):
+            return self._is_idle() and not self._lender.look()
+        return False
 
     def _is_idle(self) -> bool:
         return self._shards.fetcher.is_idle and all(part.is_idle for part in self._parts.values())

@@ -7,6 +7,7 @@ together than the limit says, whoever dies in between, and what is on its way is
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ EVERY: Final = 0.5
 """Seconds between two looks, whichever of the engines takes them."""
 TINY: Final = WHOLE // 10**9
 """A part that is too small to be worth a move."""
+STEPS: Final = 200
+"""Into so many steps a large limit is cut to be shared out."""
 MOST: Final = 1_000
 """Ready jobs of a shard that are counted."""
 
@@ -52,6 +55,8 @@ class Lender:
                 pause = EVERY * max(len(self._shards.any(lambda store, _: store.engines())), 1)
             except StoreUnavailable:
                 continue
+            except Exception:
+                logging.getLogger("hipq").exception("limits could not be lent among the shards")
 
 
 @dataclass
@@ -101,13 +106,12 @@ def lend(shards: ShardSet, queue: int) -> bool:
 def _need(number: int, shard: Shard) -> tuple[Need, int]:
     """What a shard needs, and the whole limit; 0 = there is none."""
     with shard.asked() as store:
-        limits = store.limits(number)
-        rules, held = limits.rules, sum(limits.held.values())
-        whole, part = counted(whole_queue(rules.whole)), rules.slice or Slice(0)
-        need = Need(shard, number, part, held)
+        whole = counted(whole_queue(store.rules(number).whole))
         if not whole:
-            return need, 0
-        now = store.now()
+            return Need(shard, number, Slice(0), 0), 0
+        limits = store.limits(number)
+        rules, now = limits.rules, store.now()
+        need = Need(shard, number, rules.slice or Slice(0), sum(limits.held.values()))
         unlimited = replace(rules, changed=(), slice=None)
         claim = Claim(number, tuple(store.waiting_types(number, MOST)), 1)
         for head in store.would_start(claim, now, unlimited):
@@ -127,13 +131,14 @@ def share_out(needs: Sequence[Need], whole: int) -> None:
     hungry = [need for need in needs if need.ready]
     for need in needs:
         need.target = 0 if need.ready else part(need.held)
-    left = sum(need.slice.part - need.target for need in needs)
+    left = max(sum(need.slice.part - need.target for need in needs), 0)  # a limit that was lowered may be exceeded
     first = min(hungry, key=lambda need: need.place)
-    left -= (given := min(part(first.first), left))
+    left -= (given := min(part(first.first + (first.held if first.first > UNIT else 0)), left))
     first.target += given
+    step = max(left // part(UNIT) // STEPS, 1) * part(UNIT)
     while left + TINY >= part(UNIT) and (some := [one for one in hungry if one.target < part(one.enough)]):
         poorest = min(some, key=lambda need: need.target)
-        left -= (given := min(part(UNIT), left))
+        left -= (given := min(step, left))
         poorest.target += given
     for need in needs:  # nobody needs the rest: it stays where it is
         left -= (kept := min(max(need.slice.part - need.target, 0), max(left, 0)))

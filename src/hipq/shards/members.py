@@ -38,9 +38,10 @@ def joined(app: str, shards: Sequence[Shard]) -> None:
     """Give each shard its slot: the one that the databases know or, in new ones, one by its place in the list. A
     database that is away is given its note when somebody opens the instance while that is there."""
     known = {shard.name: _read(app, shard) for shard in shards}
-    members = _agreed(app, shards, [found for found in known.values() if found]) or _begun(shards)
+    members = _agreed(app, shards, [found for found in known.values() if found]) or _begun(app, shards)
     for shard in shards:
         shard.slot, shard.part = members[shard.name].slot, members[shard.name].part
+        shard.even = WHOLE // len(members)
     for shard in shards:
         found = known[shard.name]
         if not shard.away and (found is None or found.shards != members):
@@ -77,17 +78,22 @@ def _agreed(app: str, shards: Sequence[Shard], there: Sequence[Members]) -> Mapp
     return members
 
 
-def _begun(shards: Sequence[Shard]) -> Mapping[str, Member]:
+def _begun(app: str, shards: Sequence[Shard]) -> Mapping[str, Member]:
     """The members of an instance that begins: its databases must all be there. One that has queues already keeps all of
-    their limits, because its jobs may hold these."""
+    their `limit(n)`, because its jobs may hold that."""
     if away := [shard.away for shard in shards if shard.away]:
         raise StoreUnavailable(f"all shards must be there when an instance begins to use them: {away[0]}")
     first, *others = shards
     with first.asked() as store:
         if store.queues():
-            return {first.name: Member(0, WHOLE)} | {one.name: Member(n, 0) for n, one in enumerate(others, 1)}
-    part, rest = divmod(WHOLE, len(shards))
-    return {shard.name: Member(n, part + (rest if n == 0 else 0)) for n, shard in enumerate(shards)}
+            members = {first.name: Member(0, WHOLE)} | {one.name: Member(n, 0) for n, one in enumerate(others, 1)}
+        else:
+            part, rest = divmod(WHOLE, len(shards))
+            members = {shard.name: Member(n, part + (rest if n == 0 else 0)) for n, shard in enumerate(shards)}
+        # Another program may begin at the same time: the first one says what holds.
+        text = msgspec.json.encode(Members(first.name, members)).decode()
+        decided = store.change_note(KIND, app, lambda before: before or text)
+    return _agreed(app, shards, [_decoder.decode(decided)])
 
 
 def write(app: str, shard: Shard, members: Mapping[str, Member]) -> None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -27,8 +27,6 @@ from hipq.stores.forwarding import Forwarding
 from hipq.stores.values import EARLIEST, Counts, Depth, EndPlace, EngineSeen, Pruned, QueueTables, Stored
 
 T = TypeVar("T")
-TOGETHER: Final = 100
-"""Jobs without a key that go to one shard together."""
 
 
 class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
@@ -75,7 +73,8 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
-        """See `Store.enqueue`; `all_or_nothing` holds in each shard. Jobs without a key go to any that is there."""
+        """See `Store.enqueue`; `all_or_nothing` holds in each shard. Jobs without a key go to one that is there, next
+        time to another one."""
         if conn is not None:
             return self._enqueue_inside(jobs, all_or_nothing, conn)
         found: list[Stored | None] = [None] * len(jobs)
@@ -89,7 +88,6 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
                 stored = store.enqueue(theirs, all_or_nothing=all_or_nothing)
             for n, one in zip(some, stored, strict=True):
                 found[n] = one
-                self._answered_early(shard, jobs[n], one)
         return [one for one in found if one is not None]
 
     def _shared_out(self, jobs: Sequence[New]) -> dict[Shard, list[int]]:
@@ -98,13 +96,10 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
         free: list[int] = []
         for n, job in enumerate(jobs):
             key = self._shard_key(job)
-            if key:
-                found[self.home(key)].append(n)
-            else:
-                free.append(n)
-        for start in range(0, len(free), TOGETHER):
-            there = self.there()
-            found[there[next(self._turns) % len(there)]] += free[start : start + TOGETHER]
+            (found[self.home(key)] if key else free).append(n)
+        if free:
+            there = self.not_away()
+            found[there[next(self._turns) % len(there)]] += free
         return found
 
     def _enqueue_inside(self, jobs: Sequence[New], all_or_nothing: bool, conn: Any) -> list[Stored]:
@@ -216,11 +211,6 @@ class ShardRouter(ShardedAnswers, ShardedRules, Forwarding):
         for one in some:
             found[self.of_job(id_of(one))].append(one)
         return found
-
-    def _answered_early(self, shard: Shard, job: New, stored: Stored) -> None:
-        """An answer that came before the job is where its key belongs: not here, if the queue has a shard key."""
-        if job.job_key and not stored.duplicate and self.home(job.job_key) is not shard:
-            self.fetch_soon(shard, job, job.job_key, job.create_time)
 
     @property
     def waker(self) -> ShardWakers:

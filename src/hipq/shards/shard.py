@@ -27,14 +27,14 @@ class Shard:
         self.url = url
         self.slot = -1
         """Its slot, once that is known."""
-        self.part = 0
-        """The part of each queue's limits with which the shard begins."""
+        self.part = self.even = 0
+        """The parts of each queue's limits with which the shard begins."""
         self._opened = opened
         self._lock = threading.Lock()
         self._store: Store | None = None
         self._away = ""
         """Why the database is not used at the moment; "" if it is."""
-        self._again = 0.0
+        self._again = self._since = 0.0
         self._numbers: dict[tuple[str, str], int] = {}
         """The number of each queue, by the names of its instance and its own."""
 
@@ -57,6 +57,11 @@ class Shard:
         return self._away
 
     @property
+    def away_for(self) -> float:
+        """Seconds since the database was found to be away; 0 = it is there."""
+        return time.monotonic() - self._since if self._away else 0.0
+
+    @property
     def is_asked(self) -> bool:
         """Whether to ask the database: it is there, or was away some time ago."""
         return not self._away or time.monotonic() >= self._again
@@ -72,6 +77,7 @@ class Shard:
         except StoreBusy:
             raise
         except StoreUnavailable as error:
+            self._since = self._since if self._away else time.monotonic()
             self._away = f"shard {self.name} ({without_password(self.url)}) is away: {error}"
             self._again = time.monotonic() + AGAIN
             raise StoreUnavailable(self._away) from error
@@ -94,7 +100,7 @@ class Shard:
 
     def _with_slice(self, rules: Rules) -> Rules:
         """A shard has a part of a queue's limits from the beginning, or none: what it has later is what it was sent."""
-        return rules if rules.slice else replace(rules, slice=Slice(self.part))
+        return rules if rules.slice else replace(rules, slice=Slice(self.part, self.even))
 
     def close(self) -> None:
         if self._store is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from hipq.errors import NotFound, StoreUnavailable
@@ -64,6 +66,13 @@ class ShardSet:
             raise StoreUnavailable("; ".join(shard.away for shard in self.shards))
         return found
 
+    def not_away(self) -> list[Shard]:
+        """The shards that were there when they were last asked, if any was. The others are looked at beside this."""
+        for shard in self.shards:
+            if shard.away and shard.is_asked:
+                self.fetcher.add(partial(_look, shard))
+        return [shard for shard in self.shards if not shard.away] or self.there()
+
     def any(self, work: Callable[[Store, Shard], T]) -> T:
         """What the first shard says that is there."""
         failed = ""
@@ -88,3 +97,9 @@ class ShardSet:
     def home(self, key: str) -> Shard:
         """The shard to which a key belongs."""
         return self.by_slot[place.home(key, self.by_slot)]
+
+
+def _look(shard: Shard) -> None:
+    """Whether a shard is there again, as `Shard.away` says afterwards."""
+    with suppress(StoreUnavailable), shard.asked() as store:
+        store.queues()

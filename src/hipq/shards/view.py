@@ -41,13 +41,8 @@ class ShardView(Forwarding):
         theirs = [self._with_own(change) if change.children else change for change in changes]
         turned: Turned = self._call("turn", (engine_id, theirs, claims, now), {})
         for change in theirs:
-            if change.before.id in turned.lost:
-                continue
-            if change.after.phase == WAITING and change.after.wait_key:
-                self._router.fetch_soon(self._shard, change.after, change.after.wait_key, now)
-        for new, stored in turned.children:
-            if new.job_key and not stored.duplicate:
-                self._router.fetch_soon(self._shard, new, new.job_key, now)
+            if change.after.phase == WAITING and change.before.id not in turned.lost:
+                self._router.fetch_soon(self._shard, change.after, now)
         return turned
 
     def change_schedules(self, queue: int, changes: Sequence[ScheduleChange]) -> list[list[Stored] | None]:
