@@ -263,7 +263,7 @@ def test_migrate_makes_a_database_and_says_so(hipq: HipqCommand, folder: Path) -
     assert made.status == 0
     assert isinstance(made.json["applied"], list)
     assert (folder / "new.db").exists()
-    assert "nothing to do" in hipq("migrate", "--db", "sqlite:///new.db").out
+    assert "is up to date" in hipq("migrate", "--db", "sqlite:///new.db").out
 
 
 def test_help_and_version(hipq: HipqCommand) -> None:

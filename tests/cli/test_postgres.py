@@ -19,7 +19,7 @@ def test_from_migrate_to_prune(
         assert early.status == 1
         assert "run `hipq migrate" in early.complaint
         assert hipq("migrate", "--db", url, "--json").json["applied"]
-        assert "nothing to do" in hipq("migrate", "shop:app").out
+        assert "is up to date" in hipq("migrate", "shop:app").out
         ids = [hipq("enqueue", "shop:app", "orders", "quick", str(n)).out.strip() for n in range(3)]
         delayed = hipq("enqueue", "shop:app", "orders", "quick", "--delay", "1h").out.strip()
         assert worker("--until-empty", "--processes", "2").ended() == 0

@@ -40,6 +40,7 @@ RUN_BY = {
     "docs/moving.md": {"tests/docs/test_operating.py": "sh"},
     "docs/operating.md": {"tests/docs/test_operating.py": "sh python"},
     "docs/reference.md": {"tests/docs/test_reference.py": "python"},
+    "docs/shards.md": {"tests/shards/test_page.py": "python"},
     "docs/start.md": {"tests/docs/test_start.py": "sh console python"},
     "docs/states.md": {"tests/docs/test_documents.py": "sql"},
     "docs/tables.md": {"tests/docs/test_tables_guide.py": "python js console sql"},

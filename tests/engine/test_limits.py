@@ -516,14 +516,14 @@ def test_rules_outlive_the_program_that_set_them(app: Hipq, make_app: MakeApp) -
 def test_fair_lanes_take_turns(app: Hipq, concurrency: int) -> None:
     order = _served(app, concurrency, ["one", "three", "two"])
     for lane in ("one", "three", "two"):
-        assert order[:20].count(lane) == 4, order
+        assert order[: 19 + concurrency].count(lane) == 4, order  # of jobs that start together, any may note it first
 
 
 @real_time
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_jobs_without_a_lane_have_their_turn_too(app: Hipq, concurrency: int) -> None:
     order = _served(app, concurrency, ["one", "", "two"])
-    assert order[:20].count("") == 4, order
+    assert order[: 19 + concurrency].count("") == 4, order
 
 
 def _served(app: Hipq, concurrency: int, small: list[str]) -> list[str]:

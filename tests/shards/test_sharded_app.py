@@ -154,7 +154,7 @@ def test_a_shard_that_is_away_holds_up_no_other(files: dict[str, str], tmp_path:
     for job, name in names.items():
         if name != "b":
             assert again.job(job).state == "final"
-    ids = again.declared.find("orders").enqueue_many("parcel", [{"n": n} for n in range(300)])
+    ids = [job for _ in range(4) for job in again.declared.find("orders").enqueue_many("parcel", [{}] * 75)]
     assert {router(again).of_job(job).name for job in ids} == {"a", "c"}
     key = next(f"x{n}" for n in range(100) if router(again).home(f"x{n}").name == "b")
     with pytest.raises(StoreUnavailable, match="shard b"):

@@ -66,7 +66,7 @@ class ShardedAnswers(ShardSet):
     def elsewhere(self, home: Shard, new: NewAnswer, kept: Delivered, now: int, patient: bool) -> Delivered:
         """What became of an answer after all: if no job at home wants it, but one in another shard does, it is there.
         An answer that came before is offered again: whoever brought it then may have died before that."""
-        if kept.job or new.job or kept.outcome not in (Answered.BUFFERED, Answered.DUPLICATE):
+        if kept.job or new.job or new.unreadable or kept.outcome not in (Answered.BUFFERED, Answered.DUPLICATE):
             return kept
         for shard in self.shards:
             if shard is home:

@@ -128,15 +128,15 @@ def share_out(needs: Sequence[Need], whole: int) -> None:
     def part(weight: int) -> int:
         return -(-weight * WHOLE // whole)
 
-    hungry = [need for need in needs if need.ready]
+    wanting = [need for need in needs if need.ready]
     for need in needs:
         need.target = 0 if need.ready else part(need.held)
     left = max(sum(need.slice.part - need.target for need in needs), 0)  # a limit that was lowered may be exceeded
-    first = min(hungry, key=lambda need: need.place)
+    first = min(wanting, key=lambda need: need.place)
     left -= (given := min(part(first.first + (first.held if first.first > UNIT else 0)), left))
     first.target += given
     step = max(left // part(UNIT) // STEPS, 1) * part(UNIT)
-    while left + TINY >= part(UNIT) and (some := [one for one in hungry if one.target < part(one.enough)]):
+    while left + TINY >= part(UNIT) and (some := [one for one in wanting if one.target < part(one.enough)]):
         poorest = min(some, key=lambda need: need.target)
         left -= (given := min(step, left))
         poorest.target += given

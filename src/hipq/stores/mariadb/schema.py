@@ -101,7 +101,7 @@ class MariaSchema(ServerSchema):
         self.sql.write(self._flavour.drop_ids.format(live=live))
 
     def _script(self, text: str) -> None:
-        for statement in re.sub(r"--.*", "", text).split(";\n"):
+        for statement in re.sub(r"[ \t]*--.*", "", text).split(";\n"):
             if statement.strip():
                 try:
                     self.sql.write(re.sub(r"\{ids (\w+)\}", self._ids, statement))
