@@ -1,5 +1,5 @@
-"""What a second and a third server bring: `python -m bench.shards`. Each PostgreSQL server may use the same small part of
-a core (a cgroup says so), and the same program adds jobs to one, two or three of them and runs these, in turns.
+"""What a second and a third server bring: `python -m bench.shards`. Each PostgreSQL server may use the same small part
+of a core (a cgroup says so), and the same program adds jobs to one, two or three of them and runs these, in turns.
 
 A cgroup needs root.
 """
