@@ -343,6 +343,19 @@ def test_cron_ticks_once_over_all_shards(files: dict[str, str]) -> None:
     app.close()
 
 
+def test_no_password_is_shown(files: dict[str, str]) -> None:
+    app = Hipq("shop", {"a": "postgresql://ann:secret@127.0.0.1:1/shop", "b": "postgresql://bob:secret@127.0.0.1:1/x"})
+    assert repr(app) == (
+        '<Hipq shop on {"a": "postgresql://ann:…@127.0.0.1:1/shop", "b": "postgresql://bob:…@127.0.0.1:1/x"}>'
+    )
+    with pytest.raises(StoreUnavailable) as raised:
+        _ = app.store
+    assert "secret" not in str(raised.value)
+    again = Hipq("shop", Hipq("shop", files).url)
+    assert [shard.name for shard in router(again).shards] == ["a", "b", "c"]
+    again.close()
+
+
 # -- which databases -------------------------------------------------------------------------------------------------
 def test_databases_in_another_order_are_refused(files: dict[str, str]) -> None:
     a, b, c = files.values()

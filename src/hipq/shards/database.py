@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from hipq.shards.router import ShardRouter
 from hipq.shards.shard import Shard
 from hipq.shards.view import ShardView
 from hipq.stores.clock import Clock
-from hipq.stores.open import located, open_store, url_of, without_password
+from hipq.stores.open import located, open_store, url_of
 from hipq.stores.protocols import Store
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class ShardedDatabase(Database):
 
     @property
     def url(self) -> str:
-        return ", ".join(f"{name}={url}" for name, url in self.urls.items())
+        """JSON of all of them, by name: what `db` takes, too."""
+        return json.dumps(self.urls, ensure_ascii=False)
 
     @property
     def kind(self) -> str:
@@ -138,9 +140,6 @@ class ShardedDatabase(Database):
 
     def shard(self, name: str) -> Shard:
         return next(shard for shard in self.router.shards if shard.name == name)
-
-    def __repr__(self) -> str:
-        return ", ".join(f"{name}={without_password(url)}" for name, url in self.urls.items())
 
 
 def _check_parts(queue: Queue, shards: int) -> None:

@@ -121,8 +121,9 @@ class ShardEngines:
         finally:
             if not self._stops:
                 self.stop()
-            for thread in (*threads, beside):
+            for thread in threads:
                 thread.join()
+            beside.join(LOOK)  # it may wait for a shard that is away
         if failed := next((part.failed for part in self._parts.values() if part.failed), None):
             raise failed
 
