@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -16,11 +14,10 @@ import msgspec
 import pymysql
 import pytest
 
-from hipq import Hipq
-from hipq.errors import StoreUnavailable
 from hipq.job.model import Row
 from hipq.stores.mariadb.store import MariaStore
 from tests.contract.jobs import add, claim, everything, new
+from tests.crash.adders import Adding, most_at_once, runs_of
 from tests.crash.program import TIMED_LIMIT, make_timed
 from tests.crash.workers import Workers, eventually
 from tests.galera import Node, cluster
@@ -90,50 +87,6 @@ def test_a_lease_is_renewed_on_one_node_or_ended_on_another(stores: list[MariaSt
     assert first.renew_lease(engine, 60) is None
 
 
-class Adding:
-    """A program that adds jobs on one node, each under a key, until it is acknowledged, and answers those that wait."""
-
-    def __init__(self, app: Hipq, number: int) -> None:
-        self._app, self._number = app, number
-        self.keys: list[str] = []
-        self.failed, self._error = 0, ""
-        self.over = threading.Event()
-        self._thread = threading.Thread(target=self._add)
-        self._thread.start()
-
-    def end(self) -> None:
-        self.over.set()
-        self._thread.join(120)
-        assert not self._thread.is_alive(), f"{len(self.keys)} keys, {self.failed} calls failed: {self._error}"
-
-    def _until_it_works(self, act: Callable[[], object]) -> None:
-        while True:
-            try:
-                act()
-                return
-            except StoreUnavailable as error:
-                self.failed, self._error = self.failed + 1, str(error)
-                time.sleep(0.2)
-
-    def _add(self) -> None:
-        timed, answered = self._app.queues
-        while not self.over.is_set() or len(self.keys) < 30:
-            key = f"{self._number}-{len(self.keys)}"
-            give: dict[str, Any] = {"key": key, "on_duplicate": "return"}
-            self._until_it_works(lambda give=give: timed.enqueue("work", give["key"], **give))  # type: ignore[misc]
-            self._until_it_works(lambda give=give: answered.enqueue("asks", give["key"], **give))  # type: ignore[misc]
-            self._until_it_works(lambda key=key: self._app.answer("answered", "asks", key, key))  # type: ignore[misc]
-            self.keys.append(key)
-
-
-def most_at_once(runs: list[tuple[int, int, int]]) -> int:
-    at_once = most = 0
-    for _, change in sorted([(end, -1) for _, _, end in runs] + [(begin, 1) for _, begin, _ in runs]):
-        at_once += change
-        most = max(most, at_once)
-    return most
-
-
 def test_a_node_is_killed_and_another_stopped(nodes: list[Node], urls: list[str], tmp_path: Path) -> None:
     with ExitStack() as stack:
         apps = [make_timed(url, tmp_path) for url in urls]
@@ -182,9 +135,3 @@ def test_a_node_is_killed_and_another_stopped(nodes: list[Node], urls: list[str]
     assert {job for job, _, _ in runs} == {row.id for row in work}
     assert most_at_once(runs) == TIMED_LIMIT
     assert all(one.failed for one in adding[1:]), "nobody noticed anything"
-
-
-def runs_of(folder: Path) -> list[tuple[int, int, int]]:
-    file = folder / "ran"
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [(int(job), int(began), int(ended)) for job, began, ended in map(str.split, lines)]

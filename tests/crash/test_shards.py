@@ -4,23 +4,19 @@ lost, nothing runs twice, and the limit over all of them is never exceeded."""
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from hipq import Hipq
-from hipq.errors import StoreUnavailable
 from hipq.job.model import Row
 from tests.contract.jobs import everything
+from tests.crash.adders import Adding, most_at_once, runs_of
 from tests.crash.program import TIMED_LIMIT, make_timed
-from tests.crash.test_galera import most_at_once, runs_of
 from tests.crash.workers import Workers, eventually
 from tests.servers import OwnPostgres
 
@@ -40,45 +36,6 @@ def servers() -> Iterator[list[OwnPostgres]]:
     for server in servers:
         server.thaw()
         server.stop()
-
-
-class Adding:
-    """A program that adds jobs, each under a key, until it is acknowledged, and answers those that wait."""
-
-    def __init__(self, app: Hipq, number: int) -> None:
-        self._app, self._number = app, number
-        self.keys: list[str] = []
-        self.at: list[float] = []
-        """When each was added."""
-        self.failed = 0
-        self.over = threading.Event()
-        self._thread = threading.Thread(target=self._add)
-        self._thread.start()
-
-    def end(self) -> None:
-        self.over.set()
-        self._thread.join(120)
-        assert not self._thread.is_alive()
-
-    def until_it_works(self, act: Callable[[], object]) -> None:
-        while True:
-            try:
-                act()
-                return
-            except StoreUnavailable:
-                self.failed += 1
-                time.sleep(0.2)
-
-    def _add(self) -> None:
-        timed, answered = self._app.queues
-        while not self.over.is_set():
-            key = f"{self._number}-{len(self.keys)}"
-            give: dict[str, Any] = {"key": key, "on_duplicate": "return"}
-            self.until_it_works(lambda give=give: timed.enqueue("work", give["key"], **give))  # type: ignore[misc]
-            self.until_it_works(lambda give=give: answered.enqueue("asks", give["key"], **give))  # type: ignore[misc]
-            self.until_it_works(lambda key=key: self._app.answer("answered", "asks", key, key))  # type: ignore[misc]
-            self.keys.append(key)
-            self.at.append(time.monotonic())
 
 
 def test_one_is_stopped_and_another_killed(servers: list[OwnPostgres], tmp_path: Path) -> None:
