@@ -6,6 +6,8 @@ import sqlite3
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,24 @@ def shop(db: Any) -> Hipq:
         return Wait(key=f"call of {job.key}")
 
     return app
+
+
+class Running:
+    """Counts what runs at a time, and the most that ever did, by name."""
+
+    def __init__(self) -> None:
+        self.most = Counter[str]()
+        self._now = Counter[str]()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one(self, name: str = "") -> Iterator[None]:
+        with self._lock:
+            self._now[name] += 1
+            self.most[name] = max(self.most[name], self._now[name])
+        yield
+        with self._lock:
+            self._now[name] -= 1
 
 
 def router(app: Hipq) -> ShardRouter:
@@ -123,22 +143,18 @@ def test_children_stay_with_their_parents(files: dict[str, str]) -> None:
 def test_a_limit_holds_over_all_shards_and_all_of_it_is_used(files: dict[str, str]) -> None:
     app = Hipq("shop", files)
     orders = app.queue("orders", throttle_limit=6)
-    running, most, lock = [0], [0], threading.Lock()
+    running = Running()
 
     @orders.job
     def work(_job: Job) -> None:
-        with lock:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        time.sleep(0.03)
-        with lock:
-            running[0] -= 1
+        with running.one():
+            time.sleep(0.03)
 
     here = [key for n in range(2000) if router(app).home(key := f"order-{n}").name == "b"][:150]
     work.enqueue_many([{} for _ in here], keys=here)
     app.run(until_empty=True, concurrency=20)
     assert app.jobs.count("orders", state="final") == 150
-    assert most[0] == 6
+    assert running.most[""] == 6
 
 
 def test_a_shard_that_is_away_holds_up_no_other(files: dict[str, str], tmp_path: Path) -> None:
@@ -259,22 +275,18 @@ def test_an_answer_that_comes_again_is_offered_again(files: dict[str, str]) -> N
 def test_other_limits_hold_whoever_lends_what(files: dict[str, str]) -> None:
     app = Hipq("shop", files)
     orders = app.queue("orders", limits=[limit(30), per_lane(6)])
-    running, most, lock = Counter[str](), Counter[str](), threading.Lock()
+    running = Running()
 
     @orders.job
     def work(job: Job) -> None:
-        with lock:
-            running[job.lane] += 1
-            most[job.lane] = max(most[job.lane], running[job.lane])
-        time.sleep(0.03)
-        with lock:
-            running[job.lane] -= 1
+        with running.one(job.lane):
+            time.sleep(0.03)
 
     for lane in ("x", "y"):
         work.enqueue_many([{}] * 60, keys=[f"{lane}{n}" for n in range(60)], lane=lane)
     app.run(until_empty=True, concurrency=30)
     assert app.jobs.count("orders", state="final") == 120
-    assert most == {"x": 6, "y": 6}
+    assert running.most == {"x": 6, "y": 6}
     with pytest.raises(Invalid, match="2 a lane of the queue few, divided by 3 shards"):
         app.queue("few", limits=[per_lane(2)]).app.worker(["few"])
     app.close()
@@ -283,21 +295,17 @@ def test_other_limits_hold_whoever_lends_what(files: dict[str, str]) -> None:
 def test_hands_are_those_of_all_shards(files: dict[str, str]) -> None:
     app = Hipq("shop", files)
     orders = app.queue("orders")
-    running, most, lock = [0], [0], threading.Lock()
+    running = Running()
 
     @orders.job
     def work(_job: Job) -> None:
-        with lock:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        time.sleep(0.01)
-        with lock:
-            running[0] -= 1
+        with running.one():
+            time.sleep(0.01)
 
     work.enqueue_many([{}] * 45, keys=[f"o{n}" for n in range(45)])
     app.run(until_empty=True, concurrency=1)
     assert app.jobs.count("orders", state="final") == 45
-    assert most == [1]
+    assert running.most[""] == 1
     app.close()
 
 
@@ -371,13 +379,13 @@ def test_databases_in_another_order_are_refused(files: dict[str, str]) -> None:
 
 
 def test_a_database_that_is_in_use_can_be_the_first_shard_only(files: dict[str, str]) -> None:
-    a, b, c = files.values()
+    a, b, _ = files.values()
     alone = Hipq("shop", a)
     job = alone.queue("orders", throttle_limit=5).enqueue("parcel", {})
     alone.close()
     with pytest.raises(Conflict, match="shard s2 must have an empty database"):
         _ = Hipq("shop", [b, a]).store
-    app = shop([a, c])
+    app = shop([a, b])  # a mistake leaves nothing behind
     assert app.job(job).state == "initial"
     assert [shard.part for shard in router(app).shards] == [10**15, 0]
     app.run(until_empty=True)

@@ -83,6 +83,9 @@ def _begun(app: str, shards: Sequence[Shard]) -> Mapping[str, Member]:
     their `limit(n)`, because its jobs may hold that."""
     if away := [shard.away for shard in shards if shard.away]:
         raise StoreUnavailable(f"all shards must be there when an instance begins to use them: {away[0]}")
+    for slot, shard in enumerate(shards):  # before anything is written: else a wrong order could not be mended
+        with shard.asked() as store:
+            _check_free(store, shard.name, slot)
     first, *others = shards
     with first.asked() as store:
         if store.queues():
@@ -100,15 +103,15 @@ def write(app: str, shard: Shard, members: Mapping[str, Member]) -> None:
     """Let a shard's database know which one it is, and the others."""
     text = msgspec.json.encode(Members(shard.name, dict(members))).decode()
     with shard.asked() as store:
-        _check_free(store, shard)
+        _check_free(store, shard.name, shard.slot)
         store.number_above(*place.below(shard.slot))
         store.change_note(KIND, app, lambda _before: text)
 
 
-def _check_free(store: Store, shard: Shard) -> None:
+def _check_free(store: Store, name: str, slot: int) -> None:
     """Raise if the database has numbered queues as if it had another slot."""
     for queue in store.queues():
-        if place.slot_of_queue(queue.number) != shard.slot:
+        if place.slot_of_queue(queue.number) != slot:
             raise Conflict(
-                f"shard {shard.name} must have an empty database: this one has the queue {queue.name} of {queue.app}"
+                f"shard {name} must have an empty database: this one has the queue {queue.name} of {queue.app}"
             )
